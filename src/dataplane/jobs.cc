@@ -1,0 +1,95 @@
+#include "dataplane/jobs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "wire/wire.h"
+
+namespace passing::dataplane {
+namespace {
+
+Expected<void> validate(const JobSpec& spec) {
+  const auto refuse = [](const char* setting, std::uint64_t value, const char* range) {
+    return fail(ErrorCode::invalid_argument, fmt::format("{} is {}: must be {}", setting, value, range));
+  };
+  if (spec.members < 1 || spec.members > PASSING_MAX_MEMBERS) {
+    return refuse("members", spec.members, "1 to 64");
+  }
+  if (spec.lanes < 1 || spec.lanes > PASSING_MAX_LANES) return refuse("lanes", spec.lanes, "1 to 64");
+  if (!std::has_single_bit(spec.slots) || spec.slots > PASSING_MAX_SLOTS) {
+    return refuse("slots", spec.slots, "a power of two from 1 to 32768");
+  }
+  if (spec.first_sequence % (2 * spec.slots) != 0) {
+    return refuse("first_sequence", spec.first_sequence, "a multiple of twice the slots");
+  }
+  if (spec.addresses.size() != std::size_t{spec.members} * spec.lanes) {
+    return refuse("addresses", spec.addresses.size(), "members x lanes in number");
+  }
+  return {};
+}
+
+}  // namespace
+
+Expected<const Job*> JobTable::install(JobSpec spec) {
+  if (auto valid = validate(spec); !valid) return tl::unexpected(valid.error());
+  if (const Job* old = find(spec.job); old != nullptr) {
+    return fail(
+        ErrorCode::invalid_argument,
+        fmt::format("job {} still has members in epoch {}: end that epoch first", spec.job, old->spec.epoch));
+  }
+  const auto first = place(std::uint32_t{spec.lanes} * spec.slots);
+  if (!first) return tl::unexpected(first.error());
+
+  auto job = std::make_unique<Job>();
+  job->installation = ++installations_;
+  job->first_slot = *first;
+  job->everyone = ~std::uint64_t{0} >> (64 - spec.members);
+  job->spec = std::move(spec);
+  const Job* installed = job.get();
+  const auto position = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& other) {
+    return other->first_slot > installed->first_slot;
+  });
+  jobs_.insert(position, std::move(job));
+  return installed;
+}
+
+void JobTable::depart(std::uint32_t job, std::uint32_t epoch, std::uint16_t member) {
+  const auto position = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& candidate) {
+    return candidate->spec.job == job && candidate->spec.epoch == epoch;
+  });
+  if (position == jobs_.end() || member >= (*position)->spec.members) return;
+  Job& found = **position;
+  found.departed |= std::uint64_t{1} << member;
+  if (found.departed != found.everyone) return;
+  last_ = nullptr;
+  jobs_.erase(position);
+}
+
+const Job* JobTable::find_slowly(std::uint32_t job) const {
+  for (const auto& candidate : jobs_) {
+    if (candidate->spec.job == job) return last_ = candidate.get();
+  }
+  return nullptr;
+}
+
+std::uint32_t JobTable::free_slots() const {
+  std::uint32_t used = 0;
+  for (const auto& job : jobs_) used += job->spec.lanes * job->spec.slots;
+  return capabilities_.slots - used;
+}
+
+Expected<std::uint32_t> JobTable::place(std::uint32_t slots) const {
+  // First fit: jobs are few and long-lived.
+  std::uint32_t begin = 0;
+  for (const auto& job : jobs_) {
+    if (job->first_slot - begin >= slots) return begin;
+    begin = job->first_slot + job->spec.lanes * job->spec.slots;
+  }
+  if (capabilities_.slots - begin >= slots) return begin;
+  return fail(ErrorCode::no_capacity,
+              fmt::format("the job asks for {} slots, of {} free", slots, free_slots()));
+}
+
+}  // namespace passing::dataplane
