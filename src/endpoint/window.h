@@ -1,0 +1,48 @@
+// How far ahead of the oldest chunk without a result a lane may send: docs/protocol.md section 6.1.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/time.h"
+
+namespace passing::endpoint {
+
+class Window {
+ public:
+  explicit Window(std::uint32_t slots)
+      : slots_(slots), floor_(std::min<std::uint32_t>(slots, 8)), size_(std::min<std::uint32_t>(slots, 64)) {}
+
+  std::uint32_t size() const { return size_; }
+
+  void on_result() {
+    if (size_ >= slots_) return;
+    if (starting_ || ++credit_ >= size_) {
+      ++size_;
+      credit_ = 0;
+    }
+  }
+
+  /// Evidence of loss; counts once per round trip.
+  void on_loss(Time now, Duration round_trip) {
+    starting_ = false;
+    if (now < next_cut_) return;
+    next_cut_ = now + round_trip;
+    size_ = std::max(floor_, size_ - size_ / 8);
+  }
+
+  void on_timeout() {
+    starting_ = false;
+    size_ = std::max<std::uint32_t>(1, size_ / 2);
+  }
+
+ private:
+  std::uint32_t slots_;
+  std::uint32_t floor_;
+  std::uint32_t size_;
+  std::uint32_t credit_ = 0;
+  bool starting_ = true;
+  Time next_cut_ = 0;
+};
+
+}  // namespace passing::endpoint
