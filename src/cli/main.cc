@@ -1,0 +1,21 @@
+#include "cli/commands.h"
+
+#ifndef PASSING_VERSION_STRING
+#define PASSING_VERSION_STRING "unknown"
+#endif
+
+int main(int argc, char** argv) {
+  CLI::App app{"PASSING: gradient synchronisation with in-host and in-network aggregation"};
+  app.set_version_flag("--version", "passing " PASSING_VERSION_STRING);
+  app.require_subcommand(1);
+  passing::cli::add_rehearse(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& error) {
+    return error.get_exit_code();  // thrown by a subcommand that has said why
+  } catch (const CLI::ParseError& error) {
+    const int status = app.exit(error);
+    return status == 0 ? 0 : passing::cli::kBadInput;
+  }
+  return 0;
+}
