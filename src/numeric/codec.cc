@@ -158,11 +158,12 @@ void Codec::dequantise(DataType type, Reduction reduction, std::uint32_t divisor
   }
   const FloatMode mode;
   const bool power_of_two = std::has_single_bit(static_cast<std::uint32_t>(by));
-  const DequantiseScale scale{
-      .factor = std::ldexp(power_of_two ? 1.0 / by : 1.0, -exponent(word)),
-      .divisor = power_of_two ? 1.0 : by,
-      // Then every non-zero result is a normal float32 or overflows: nothing rounds twice.
-      .exact = by == 1.0 && word + headroom_ >= 31};
+  const double factor = std::ldexp(power_of_two ? 1.0 / by : 1.0, -exponent(word));
+  const DequantiseScale scale{.factor = factor,
+                              .divisor = power_of_two ? 1.0 : by,
+                              // Then every non-zero result is a normal float32 or overflows: the
+                              // multiplication is exact, and only the conversion rounds.
+                              .exact = power_of_two && factor >= 0x1p-126};
   switch (type) {
     case DataType::float16: kernels_->dequantise_f16(in, n, scale, out); break;
     case DataType::bfloat16: kernels_->dequantise_bf16(in, n, scale, out); break;

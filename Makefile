@@ -1,0 +1,72 @@
+# The front door. Everything real is in CMakePresets.json and CMakeLists.txt.
+#
+#   make demo     the main job: dependencies, build, a job to watch
+#   make test     everything that must pass: dependencies, build, tests
+PRESET ?= release
+BUILD := build/$(PRESET)
+JOBS ?= $(shell nproc)
+# In CI warnings are errors.
+CONFIGURE_FLAGS := $(if $(CI),-DPASSING_WERROR=ON)
+
+.PHONY: help deps configure build test demo bench claims fuzz lint format mutate sanitize clean
+
+help:
+	@echo "make demo      dependencies, build, and a simulated job to watch"
+	@echo "make test      dependencies, build, and every test"
+	@echo "make build     build only (PRESET=release|debug|asan|tsan)"
+	@echo "make deps      install what is needed from the distribution"
+	@echo "make bench     benchmarks (Google Benchmark); ARGS=... go to it"
+	@echo "make claims    measure what the documentation promises; ONLY=name for one"
+	@echo "make fuzz      fuzz for SECONDS=60 per target"
+	@echo "make sanitize  the tests under address, undefined and thread sanitizers"
+	@echo "make mutate    deliberate faults, each of which a test must catch; ONLY=name for one"
+	@echo "make lint      formatting and static analysis"
+	@echo "make format    format the sources"
+
+deps:
+	@tools/install-deps
+
+configure:
+	@cmake --preset $(PRESET) $(CONFIGURE_FLAGS) > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
+
+build: | build-dir configure
+	cmake --build --preset $(PRESET) -j $(JOBS)
+
+.PHONY: build-dir
+build-dir:
+	@mkdir -p build
+
+test: deps build
+	ctest --preset $(PRESET) -j $(JOBS) --no-tests=error
+
+demo: deps build
+	$(BUILD)/passing rehearse --demo
+
+bench: deps build
+	$(BUILD)/passing_bench $(ARGS)
+
+claims: deps build
+	bench/claims/claims.py --build $(BUILD) $(if $(ONLY),--only $(ONLY))
+
+SECONDS ?= 60
+fuzz: deps | build-dir
+	cmake --preset fuzz > build/fuzz.log && cmake --build --preset fuzz -j $(JOBS)
+	for target in packet aggregator endpoint; do \
+	  tests/fuzz/run.sh build/fuzz/fuzz_$$target tests/fuzz/corpus/$$target $(SECONDS) || exit 1; \
+	done
+
+sanitize: deps
+	$(MAKE) build PRESET=asan && ctest --preset asan -j $(JOBS)
+	$(MAKE) build PRESET=tsan && ctest --preset tsan -j $(JOBS)
+
+mutate: deps
+	tests/mutation/mutate.py $(if $(ONLY),--only $(ONLY))
+
+lint: deps build
+	tools/lint $(BUILD)
+
+format: deps
+	tools/sources | xargs clang-format -i
+
+clean:
+	rm -rf build
