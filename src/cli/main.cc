@@ -4,6 +4,8 @@
 #define PASSING_VERSION_STRING "unknown"
 #endif
 
+// An exception that nobody expects ends the process with its message, which is what we want.
+// NOLINTNEXTLINE(bugprone-exception-escape)
 int main(int argc, char** argv) {
   CLI::App app{"PASSING: gradient synchronisation with in-host and in-network aggregation"};
   app.set_version_flag("--version", "passing " PASSING_VERSION_STRING);

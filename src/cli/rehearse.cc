@@ -12,7 +12,6 @@
 namespace passing::cli {
 namespace {
 
-using rehearse::Fault;
 using rehearse::NetworkPlan;
 using rehearse::Outcome;
 using rehearse::Scenario;

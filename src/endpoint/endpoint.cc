@@ -68,7 +68,7 @@ Expected<std::uint64_t> Endpoint::enqueue(Operation operation) {
   return operation.number;
 }
 
-void Endpoint::end_epoch(Error reason) {
+void Endpoint::end_epoch(const Error& reason) {
   const std::uint64_t first = pending_.empty() ? next_index_ : pending_.front().index;
   fail_from(first, reason);
   for (Lane& lane : lanes_) lane.halt();

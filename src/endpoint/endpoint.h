@@ -32,7 +32,7 @@ class Endpoint {
   /// Leaves the job with everyone else (section 8.4): an operation like any other.
   Expected<std::uint64_t> leave(Time deadline);
   /// The controller ended the epoch (section 8.5): everything incomplete fails with `reason`.
-  void end_epoch(Error reason);
+  void end_epoch(const Error& reason);
 
   void receive(Time now, std::uint32_t lane, const Address& from, wire::Bytes packet);
   /// See Lane::next_packet.
