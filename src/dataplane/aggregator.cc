@@ -19,6 +19,22 @@ std::uint64_t bit(std::uint16_t member) { return std::uint64_t{1} << member; }
 
 }  // namespace
 
+Counters& Counters::operator+=(const Counters& other) {
+  packets_in += other.packets_in;
+  bytes_in += other.bytes_in;
+  packets_out += other.packets_out;
+  bytes_out += other.bytes_out;
+  adds += other.adds;
+  results += other.results;
+  results_again += other.results_again;
+  duplicates += other.duplicates;
+  notices += other.notices;
+  notices_again += other.notices_again;
+  status_answers += other.status_answers;
+  for (std::size_t i = 0; i < drops.size(); ++i) drops[i] += other.drops[i];
+  return *this;
+}
+
 Aggregator::Aggregator(const Capabilities& capabilities, const numeric::Kernels& kernels)
     : capabilities_(capabilities),
       kernels_(&kernels),
@@ -80,15 +96,15 @@ Drop Aggregator::admit(const Address& from, Request& request) {
   if (header.key != spec.key) return Drop::wrong_key;
   if (header.epoch != spec.epoch) return Drop::wrong_epoch;
   if (header.member >= spec.members) return Drop::bad_member;
-  if (header.lane >= spec.lanes) return Drop::bad_lane;
+  if (header.lane >= spec.lanes || !capabilities_.serves(header.lane)) return Drop::bad_lane;
   if (from != spec.addresses[std::size_t{header.member} * spec.lanes + header.lane]) {
     return Drop::wrong_source;
   }
   request.job = job;
   // Section 4.1: slot and version follow from the sequence, as 2S divides F and 2^32.
   const std::uint32_t place = header.sequence & (2 * spec.slots - 1);
-  const std::size_t slot =
-      job->first_slot + std::size_t{header.lane} * spec.slots + (place & (spec.slots - 1));
+  const std::size_t slot = job->first_slot + std::size_t{header.lane / capabilities_.lane_step} * spec.slots +
+                           (place & (spec.slots - 1));
   const std::size_t index = 2 * slot + (place >= spec.slots ? 1 : 0);
   request.version = &versions_[index];
   request.sums = sums_.get() + index * stride_;
@@ -187,6 +203,28 @@ wire::Report Aggregator::report_of(const Request& request) {
           .state = state,
           .first = version.first,
           .second = version.second};
+}
+
+JobProgress Aggregator::progress(const Job& job) const {
+  JobProgress result;
+  result.lag.resize(job.spec.members);
+  std::uint32_t oldest = 0;
+  const std::size_t begin = 2 * std::size_t{job.first_slot};
+  for (std::size_t i = begin; i < begin + 2 * std::size_t{job.slot_count}; ++i) {
+    const Version& version = versions_[i];
+    if (version.installation != job.installation) continue;
+    ++result.slots_in_use;
+    if (version.poison != SlotState::absent || version.bitmap == job.everyone) continue;
+    const std::uint64_t missing = job.everyone & ~version.bitmap;
+    for (std::uint16_t m = 0; m < job.spec.members; ++m) result.lag[m] += missing >> m & 1;
+    // Numbers wrap: a difference decides which is older.
+    if (result.missing == 0 || static_cast<std::int32_t>(version.sequence - oldest) < 0) {
+      oldest = version.sequence;
+      result.oldest = version.sequence;
+      result.missing = missing;
+    }
+  }
+  return result;
 }
 
 }  // namespace passing::dataplane

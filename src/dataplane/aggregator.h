@@ -27,6 +27,16 @@ struct Counters {
   std::uint64_t notices_again = 0;
   std::uint64_t status_answers = 0;
   std::array<std::uint64_t, wire::kDropReasons> drops{};
+
+  Counters& operator+=(const Counters& other);
+};
+
+/// What the slots of a job say: for operators.
+struct JobProgress {
+  std::uint32_t slots_in_use = 0;  ///< versions that hold a chunk of this job
+  std::uint32_t oldest = 0;        ///< sequence of the oldest chunk that is filling, if any
+  std::uint64_t missing = 0;       ///< whose contributions it lacks; 0: nothing is filling
+  std::vector<std::uint64_t> lag;  ///< per member: filling chunks without its contribution
 };
 
 /// What to do with the packet written to `out`.
@@ -44,6 +54,8 @@ class Aggregator {
 
   /// Handles one packet. `out` has room for packet_bytes(max(E, 5)) bytes and does not overlap it.
   Verdict handle(const Address& from, wire::Bytes packet, std::byte* out);
+
+  JobProgress progress(const Job& job) const;
 
   JobTable& jobs() { return jobs_; }
   const JobTable& jobs() const { return jobs_; }

@@ -39,12 +39,14 @@ Expected<const Job*> JobTable::install(JobSpec spec) {
         ErrorCode::invalid_argument,
         fmt::format("job {} still has members in epoch {}: end that epoch first", spec.job, old->spec.epoch));
   }
-  const auto first = place(std::uint32_t{spec.lanes} * spec.slots);
+  const std::uint32_t slots = capabilities_.lanes_of(spec.lanes) * spec.slots;
+  const auto first = place(slots);
   if (!first) return tl::unexpected(first.error());
 
   auto job = std::make_unique<Job>();
   job->installation = ++installations_;
   job->first_slot = *first;
+  job->slot_count = slots;
   job->everyone = ~std::uint64_t{0} >> (64 - spec.members);
   job->spec = std::move(spec);
   const Job* installed = job.get();
@@ -76,7 +78,7 @@ const Job* JobTable::find_slowly(std::uint32_t job) const {
 
 std::uint32_t JobTable::free_slots() const {
   std::uint32_t used = 0;
-  for (const auto& job : jobs_) used += job->spec.lanes * job->spec.slots;
+  for (const auto& job : jobs_) used += job->slot_count;
   return capabilities_.slots - used;
 }
 
@@ -85,7 +87,7 @@ Expected<std::uint32_t> JobTable::place(std::uint32_t slots) const {
   std::uint32_t begin = 0;
   for (const auto& job : jobs_) {
     if (job->first_slot - begin >= slots) return begin;
-    begin = job->first_slot + job->spec.lanes * job->spec.slots;
+    begin = job->first_slot + job->slot_count;
   }
   if (capabilities_.slots - begin >= slots) return begin;
   return fail(ErrorCode::no_capacity,

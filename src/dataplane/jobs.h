@@ -14,6 +14,16 @@ namespace passing::dataplane {
 struct Capabilities {
   std::uint16_t elements = 352;  ///< E, elements per packet
   std::uint32_t slots = 512;     ///< in all, to be shared by jobs
+  /// With several dataplane threads, this one serves the lanes that leave `lane_first` when divided
+  /// by `lane_step`, and has slots for those only.
+  std::uint32_t lane_step = 1;
+  std::uint32_t lane_first = 0;
+
+  bool serves(std::uint32_t lane) const { return lane % lane_step == lane_first; }
+  /// How many of a job's lanes.
+  std::uint32_t lanes_of(std::uint32_t lanes) const {
+    return (lanes + lane_step - 1 - lane_first) / lane_step;
+  }
 };
 
 /// What a controller installs.
@@ -32,8 +42,9 @@ struct JobSpec {
 struct Job {
   JobSpec spec;
   std::uint32_t installation = 0;  ///< never 0, never used twice by this switch
-  std::uint32_t first_slot = 0;    ///< of its slots x lanes
-  std::uint64_t everyone = 0;      ///< the full bitmap
+  std::uint32_t first_slot = 0;
+  std::uint32_t slot_count = 0;  ///< for the lanes served here
+  std::uint64_t everyone = 0;    ///< the full bitmap
   std::uint64_t departed = 0;
 };
 
@@ -57,6 +68,7 @@ class JobTable {
 
   std::uint32_t free_slots() const;
   std::size_t size() const { return jobs_.size(); }
+  const std::vector<std::unique_ptr<Job>>& all() const { return jobs_; }
 
  private:
   const Job* find_slowly(std::uint32_t job) const;

@@ -33,7 +33,7 @@ struct Config {
   std::vector<std::string> names;         ///< one per member, for messages; may be empty
 
   Duration initial_timeout = 20 * kMillisecond;  ///< before the first round trip is measured
-  Duration minimum_timeout = 2 * kMillisecond;
+  Duration minimum_timeout = 5 * kMillisecond;
   Duration maximum_timeout = 1 * kSecond;
   Duration grace = 5 * kSecond;  ///< how long an unanswered abort is repeated
 

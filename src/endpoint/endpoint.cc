@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace passing::endpoint {
+
+static_assert(std::endian::native == std::endian::little, "PayloadOrder::little is taken to be the host's");
+
 namespace {
 
-Expected<void> validate(const Operation& op) {
+Expected<void> validate(const Operation& op, const Config& config) {
   const auto refuse = [](std::string sentence) {
     return fail(ErrorCode::invalid_argument, std::move(sentence));
   };
@@ -16,6 +20,10 @@ Expected<void> validate(const Operation& op) {
   if (op.divisor < 1 || op.divisor > numeric::kMaxDivisor) {
     return refuse(fmt::format("divisor is {}: must be 1 to {}", op.divisor, numeric::kMaxDivisor));
   }
+  if (const std::uint64_t most = std::uint64_t{config.block_elements} << 23; op.elements > most) {
+    return refuse(fmt::format("elements is {}: must be 0 to {}", op.elements, most));
+  }
+  if (op.deadline <= 0) return refuse("deadline is not set: every operation needs one");
   if (op.elements > 0 && (op.input == nullptr || op.output == nullptr)) {
     return refuse(fmt::format("{} is null: {} elements need a buffer",
                               op.input == nullptr ? "input" : "output", op.elements));
@@ -43,7 +51,7 @@ Endpoint::Endpoint(Config config) : config_(std::move(config)), codec_(config_.t
 }
 
 Expected<std::uint64_t> Endpoint::submit(Operation operation) {
-  if (auto valid = validate(operation); !valid) return tl::unexpected(valid.error());
+  if (auto valid = validate(operation, config_); !valid) return tl::unexpected(valid.error());
   if (operation.reduction == numeric::Reduction::sum) operation.divisor = 1;
   return enqueue(operation);
 }
@@ -65,6 +73,7 @@ Expected<std::uint64_t> Endpoint::enqueue(Operation operation) {
   operation.number = next_number_++;
   for (Lane& lane : lanes_) lane.submit(operation);
   pending_.push_back({next_index_++, operation.number, operation.deadline});
+  earliest_deadline_ = std::min(earliest_deadline_, operation.deadline);
   return operation.number;
 }
 
@@ -91,19 +100,26 @@ std::optional<Time> Endpoint::next_timer() const {
   std::optional<Time> earliest;
   const auto take = [&](Time time) { earliest = earliest ? std::min(*earliest, time) : time; };
   for (const Lane& lane : lanes_) {
-    if (lane.next_timer()) take(*lane.next_timer());
+    if (const auto timer = lane.next_timer()) take(*timer);
   }
-  for (const Pending& each : pending_) {
-    if (each.index >= abort_end_) take(each.deadline);
-  }
+  if (earliest_deadline_ != INT64_MAX) take(earliest_deadline_);
   return earliest;
 }
 
 void Endpoint::check_deadlines(Time now) {
+  if (now < earliest_deadline_) return;
   for (const Pending& each : pending_) {
     if (each.index < abort_end_ || each.deadline > now) continue;
     abort_end_ = each.index + 1;
     for (Lane& lane : lanes_) lane.abort_through(now, each.index);
+  }
+  find_earliest_deadline();
+}
+
+void Endpoint::find_earliest_deadline() {
+  earliest_deadline_ = INT64_MAX;
+  for (const Pending& each : pending_) {
+    if (each.index >= abort_end_) earliest_deadline_ = std::min(earliest_deadline_, each.deadline);
   }
 }
 
@@ -116,6 +132,7 @@ void Endpoint::collect() {
   }
   const bool settled =
       failure_ && std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.quiet(); });
+  const std::size_t before = pending_.size();
   while (!pending_.empty()) {
     const Pending& front = pending_.front();
     if (failure_ && front.index >= failure_->operation) {
@@ -128,6 +145,7 @@ void Endpoint::collect() {
     }
     pending_.pop_front();
   }
+  if (pending_.size() != before) find_earliest_deadline();
 }
 
 // Section 8.2: operation `index` and all later ones fail. The later ones are given up; this one goes

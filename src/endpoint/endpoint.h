@@ -61,6 +61,7 @@ class Endpoint {
 
   Expected<std::uint64_t> enqueue(Operation operation);
   void check_deadlines(Time now);
+  void find_earliest_deadline();
   void collect();
   void fail_from(std::uint64_t index, const Error& error);
 
@@ -71,7 +72,8 @@ class Endpoint {
   std::deque<Completion> completions_;
   std::uint64_t next_number_ = 0;
   std::uint64_t next_index_ = 0;
-  std::uint64_t abort_end_ = 0;  // operations before this have had their deadline
+  std::uint64_t abort_end_ = 0;         // operations before this have had their deadline
+  Time earliest_deadline_ = INT64_MAX;  // of those that have not had theirs
   bool left_ = false;
   std::optional<Failure> failure_;
 };

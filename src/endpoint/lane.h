@@ -146,6 +146,8 @@ class Lane {
   wire::Header header_of(std::uint64_t k) const;
   void start_timer(Time now);
   std::optional<Time> loss_time() const;
+  std::uint64_t chunk_at(std::uint32_t place) const;
+  std::optional<std::uint64_t> highest_in_flight() const;
 
   // lane_receive.cc
   wire::Drop admit(const Address& from, wire::Bytes packet, wire::Header& header) const;
@@ -155,7 +157,7 @@ class Lane {
   void take_classes(Part& owner, std::uint64_t k, std::uint16_t word, const std::int32_t* sums);
   void finish_nonfinite(Part& owner, std::uint64_t block, std::uint32_t packet, std::uint8_t got,
                         const std::int32_t* values);
-  void learn_timing(Time now, std::uint64_t k, std::uint16_t last_contributor);
+  void learn_timing(Time now, std::uint64_t k, bool last_contributor);
   void settle(std::uint64_t k);
   void advance();
 
@@ -190,14 +192,18 @@ class Lane {
   RetransmitList in_flight_;
   RoundTrip round_trip_;
   Window window_;
-  // The latest transmission that has a result: what was sent before it is lost, or late.
+  // What results tell of chunks without one: everyone has sent all chunks before the highest that has
+  // a result, so those last sent before a transmission that has its result are lost, or late.
   struct Evidence {
-    std::uint64_t order = 0;
+    std::uint64_t chunk = 0;
+    std::uint64_t order = 0;  // of that transmission
     Duration took = 0;
   };
   Evidence evidence_;
   std::optional<Time> timer_;
   unsigned expiries_ = 0;
+  bool found_by_timer_ = false;  // the last result answers a probe of the timer
+  bool probe_tail_ = false;
   bool ask_status_ = false;
 
   std::uint64_t limit_ = UINT64_MAX;  // operations from here on are given up

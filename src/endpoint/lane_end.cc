@@ -80,7 +80,9 @@ void Lane::abandon(std::uint64_t k) {
 void Lane::forget_abandoned() {
   std::erase_if(undeferred_, [&](std::uint64_t k) { return k < base_ || chunk(k).state == State::done; });
   advance();
-  if (in_flight_.empty()) timer_.reset();
+  if (!in_flight_.empty()) return;
+  timer_.reset();
+  ask_status_ = probe_tail_ = false;
 }
 
 bool Lane::quiet() const {
@@ -90,8 +92,10 @@ bool Lane::quiet() const {
 
 void Lane::abort_through(Time now, std::uint64_t index) {
   if (index < abort_end_) return;
+  const bool already = aborting();
   abort_end_ = index + 1;
-  if (!aborting()) return;
+  // A later deadline must not give the switch another grace period.
+  if (already || !aborting()) return;
   abort_progress_ = now;
   expiries_ = 0;
   timer_ = now;

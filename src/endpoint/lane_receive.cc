@@ -65,7 +65,8 @@ void Lane::on_result(Time now, std::uint64_t k, const wire::Header& header, cons
   retained_[place(k)] = {
       .chunk = k, .tag = header.tag, .word = header.word, .count = header.count, .valid = true};
 
-  learn_timing(now, k, header.member);
+  const bool last = header.member == config_.member && (header.flags & PASSING_FLAG_AGAIN) == 0;
+  learn_timing(now, k, last);
   Part& owner = part(which.part);
   const std::uint64_t stream_block = owner.first_stream + which.block;
   switch (which.kind) {
@@ -138,15 +139,22 @@ void Lane::finish_nonfinite(Part& owner, std::uint64_t block, std::uint32_t pack
   if (++kept.finished == kept.have.size()) nonfinite_.erase(stream_block);
 }
 
-void Lane::learn_timing(Time now, std::uint64_t k, std::uint16_t last_contributor) {
+void Lane::learn_timing(Time now, std::uint64_t k, bool last_contributor) {
   const Duration took = now - in_flight_.sent_at(place(k));
   const bool once = in_flight_.transmissions(place(k)) == 1;
-  if (once) round_trip_.sample(took, last_contributor == config_.member);
+  if (once) round_trip_.sample(took, last_contributor);
   const std::uint64_t order = in_flight_.order(place(k));
   // Sooner than any round trip: this answers an earlier transmission.
-  if (order > evidence_.order && (once || took >= round_trip_.smallest())) evidence_ = {order, took};
+  const bool answers_this = once || took >= round_trip_.smallest();
+  evidence_.chunk = std::max(evidence_.chunk, k);
+  if (order > evidence_.order && answers_this) {
+    evidence_.order = order;
+    evidence_.took = took;
+  }
+  found_by_timer_ = expiries_ > 0;
   expiries_ = 0;
   ask_status_ = false;
+  probe_tail_ = false;
   missing_.clear();
   window_.on_result();
 }

@@ -1,5 +1,6 @@
 // What a lane sends, and in which order: docs/protocol.md sections 5.2, 6 and 7.
 #include <algorithm>
+#include <utility>
 
 #include "endpoint/lane.h"
 
@@ -18,18 +19,21 @@ std::size_t Lane::next_packet(Time now, std::byte* out) {
   }
   // Evidence of loss first: everything else waits for these chunks anyway.
   if (const auto lost_at = loss_time(); lost_at && now >= *lost_at) {
-    const std::uint32_t lost = in_flight_.front();
-    window_.on_loss(now, round_trip_.smoothed());
+    window_.on_loss(now, round_trip_.smoothed(), std::exchange(found_by_timer_, false));
     ++counters_.retransmissions;
-    return transmit(now, base_ + ((lost - place(base_)) & (config_.slots - 1)), true, out);
+    return transmit(now, chunk_at(in_flight_.front()), true, out);
   }
   if (timer_ && now >= *timer_) {
     ++counters_.timeouts;
-    window_.on_timeout();
     ++expiries_;
     ask_status_ = expiries_ >= 3;
+    probe_tail_ = true;
     start_timer(now);
     return transmit(now, base_, true, out);
+  }
+  if (std::exchange(probe_tail_, false)) {
+    // The result of the last chunk would be evidence for all before it.
+    if (const auto tail = highest_in_flight(); tail && *tail != base_) return transmit(now, *tail, true, out);
   }
   if (ask_status_) {
     ask_status_ = false;
@@ -229,10 +233,23 @@ std::size_t Lane::control(wire::Type type, std::byte* out) {
   return wire::packet_bytes(header.count);
 }
 
-// When the chunk sent longest ago counts as lost, if a later transmission already has its result.
+// When the chunk sent longest ago counts as lost, if a later one sent later has its result already.
 std::optional<Time> Lane::loss_time() const {
-  if (in_flight_.empty() || in_flight_.order(in_flight_.front()) > evidence_.order) return std::nullopt;
-  return in_flight_.sent_at(in_flight_.front()) + evidence_.took + round_trip_.reordering_allowance();
+  if (in_flight_.empty()) return std::nullopt;
+  const std::uint32_t front = in_flight_.front();
+  if (in_flight_.order(front) > evidence_.order || chunk_at(front) > evidence_.chunk) return std::nullopt;
+  return in_flight_.sent_at(front) + evidence_.took + round_trip_.reordering_allowance();
+}
+
+std::uint64_t Lane::chunk_at(std::uint32_t at) const {
+  return base_ + ((at - place(base_)) & (config_.slots - 1));
+}
+
+std::optional<std::uint64_t> Lane::highest_in_flight() const {
+  for (std::uint64_t k = next_; k > base_; --k) {
+    if (chunks_[place(k - 1)].state == State::in_flight) return k - 1;
+  }
+  return std::nullopt;
 }
 
 void Lane::start_timer(Time now) { timer_ = now + round_trip_.timeout(expiries_); }

@@ -32,7 +32,8 @@ Part::Part(const Config& config, std::uint32_t lane, const Operation& op, std::u
                                static_cast<std::uint32_t>(op.type), static_cast<std::uint32_t>(op.reduction),
                                static_cast<std::uint32_t>(op.elements),
                                static_cast<std::uint32_t>(op.elements >> 32), op.divisor,
-                               config.block_elements, config.elements, config.lanes});
+                               config.block_elements, config.elements, config.lanes, config.tree(),
+                               config.blocks_ahead(), static_cast<std::uint32_t>(config.order)});
 }
 
 std::uint32_t Part::block_size(const Config& config, std::uint64_t b) const {

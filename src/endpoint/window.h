@@ -23,17 +23,13 @@ class Window {
     }
   }
 
-  /// Evidence of loss; counts once per round trip.
-  void on_loss(Time now, Duration round_trip) {
+  /// Evidence of loss; counts once per round trip. `by_timer`: nothing but the timer found it, so the
+  /// loss was heavy. An expired timer alone proves nothing: mostly someone else is late.
+  void on_loss(Time now, Duration round_trip, bool by_timer) {
     starting_ = false;
     if (now < next_cut_) return;
     next_cut_ = now + round_trip;
-    size_ = std::max(floor_, size_ - size_ / 8);
-  }
-
-  void on_timeout() {
-    starting_ = false;
-    size_ = std::max<std::uint32_t>(1, size_ / 2);
+    size_ = std::max(std::min(floor_, size_), size_ - size_ / (by_timer ? 2 : 8));
   }
 
  private:

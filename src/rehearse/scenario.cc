@@ -84,10 +84,12 @@ void pick_network(Scenario& s, Random& random) {
 
 void pick_fault(Scenario& s, Random& random) {
   if (random.chance(0.6)) return;
-  s.fault = random.pick(
-      {Fault::disagreement, Fault::leaves_early, Fault::never_comes, Fault::restart, Fault::switch_lost});
+  s.fault = random.pick({Fault::disagreement, Fault::leaves_early, Fault::never_comes, Fault::restart,
+                         Fault::presumed_dead, Fault::deadlines, Fault::switch_lost});
   // Alone, nobody can disagree or be missed.
   if (s.members == 1 && s.fault != Fault::switch_lost) s.fault = Fault::restart;
+  // Under heavy loss an abort may stay unanswered for the whole grace period: then outcomes may differ.
+  if (s.fault == Fault::deadlines) s.network.loss = std::min(s.network.loss, 0.05);
   s.culprit = static_cast<std::uint16_t>(random.below(s.members));
   s.fault_operation = random.below(s.operations.size());
   s.fault_time = random.between(0, 20 * kMillisecond);
@@ -120,6 +122,8 @@ const char* to_string(Fault fault) {
     case Fault::leaves_early: return "leaves_early";
     case Fault::never_comes: return "never_comes";
     case Fault::restart: return "restart";
+    case Fault::presumed_dead: return "presumed_dead";
+    case Fault::deadlines: return "deadlines";
     case Fault::switch_lost: return "switch_lost";
   }
   return "?";

@@ -38,11 +38,13 @@ struct NetworkPlan {
 
 enum class Fault : std::uint8_t {
   none,
-  disagreement,  ///< one member submits another operation than the rest
-  leaves_early,  ///< one member leaves before the rest is done
-  never_comes,   ///< one member stops submitting
-  restart,       ///< one member crashes and comes back in a new epoch
-  switch_lost,   ///< the switch stops answering
+  disagreement,   ///< one member submits another operation than the rest
+  leaves_early,   ///< one member leaves before the rest is done
+  never_comes,    ///< one member stops submitting
+  restart,        ///< one member crashes and comes back in a new epoch
+  presumed_dead,  ///< one member is declared dead though it lives, and hears of it late
+  deadlines,      ///< members have short deadlines of their own, which may pass at any moment
+  switch_lost,    ///< the switch stops answering
 };
 
 struct Scenario {

@@ -65,6 +65,8 @@ struct World::Member {
   std::size_t steps_to_end() const { return steps.size() + (leaves ? 1 : 0); }
   bool departed = false;
   bool started = false;
+  std::uint32_t epoch = 0;  // of its endpoint
+  bool zombie = false;      // declared dead, and does not know
   Time stalled_until = 0;
   Time wake_at = INT64_MAX;
 };
@@ -76,7 +78,8 @@ struct World::Job {
   std::vector<Member> members;
   std::vector<std::vector<std::byte>> expected;  // per operation
   bool installed = false;
-  bool crashed = false;  // once
+  bool crashed = false;       // once
+  std::vector<int> outcomes;  // per operation: 1 succeeded somewhere, 2 failed somewhere
 };
 
 World::World(const Scenario& scenario, TraceSink trace)
@@ -136,7 +139,8 @@ Outcome World::run(const std::function<void(double)>& progress) {
   for (auto& job : jobs_) {
     if (job->id == 0 || !scenario_.jobs_in_turn) install(*job);
   }
-  if (scenario_.fault == Fault::restart) schedule(scenario_.fault_time, What::crash, 0, scenario_.culprit);
+  if (scenario_.fault == Fault::restart || scenario_.fault == Fault::presumed_dead)
+    schedule(scenario_.fault_time, What::crash, 0, scenario_.culprit);
   if (scenario_.fault == Fault::switch_lost) schedule(scenario_.fault_time, What::lose_switch, 0, 0);
 
   std::uint64_t count = 0;
@@ -202,6 +206,7 @@ void World::install(Job& job) {
 
 void World::start(Job& job, Member& member) {
   if (member.started || member.departed) return;  // the epoch it was called for is over
+  if (member.zombie) return;                      // it starts when it has heard
   endpoint::Config config{.job = job.id + 7,
                           .epoch = job.epoch,
                           .key = job.key,
@@ -224,6 +229,7 @@ void World::start(Job& job, Member& member) {
   if (!created) return problem("create failed: " + created.error().message);
   member.endpoint = std::move(*created);
   member.started = true;
+  member.epoch = job.epoch;
   member.submitted = 0;
   member.completed = 0;
   member.ended = 0;
@@ -312,16 +318,22 @@ void World::crash(Job& job) {
   if (!culprit.endpoint || culprit.ended == culprit.steps_to_end()) return;  // too late or too early
   if (trace_) trace_(trace_event(now_, member_name(job.id, culprit.id) + " crashes"));
   job.crashed = true;
-  culprit.endpoint.reset();
-  // The controller notices and declares it dead; the others hear of it one by one.
-  culprit.ended = culprit.steps_to_end();
+  // The controller declares it dead; the others hear of it one by one.
+  if (scenario_.fault == Fault::presumed_dead) {
+    culprit.zombie = true;
+    depart(job, culprit);
+  } else {
+    culprit.endpoint.reset();
+    culprit.ended = culprit.steps_to_end();
+  }
   for (Member& member : job.members) {
     schedule(now_ + random_.between(0, 10 * kMillisecond), What::hear_of_crash, job.id, member.id);
   }
 }
 
 void World::hear_of_crash(Job& job, Member& member) {
-  if (job.epoch != 1) return;  // everyone else had departed already, and a new epoch has begun
+  const bool late = job.epoch != 1;  // everyone else has departed, and a new epoch has begun
+  if (late && !member.zombie) return;
   if (member.endpoint) {
     member.endpoint->end_epoch(
         {ErrorCode::epoch_ended, fmt::format("member {} restarted", scenario_.culprit), {scenario_.culprit}});
@@ -333,6 +345,11 @@ void World::hear_of_crash(Job& job, Member& member) {
     }
   }
   member.endpoint.reset();
+  member.zombie = false;
+  if (late) {
+    member.started = member.departed = false;
+    return start(job, member);
+  }
   depart(job, member);
   const bool all =
       std::all_of(job.members.begin(), job.members.end(), [](const Member& m) { return m.departed; });
@@ -379,7 +396,8 @@ void World::pump(Job& job, Member& member) {
 void World::submit_due(Job& job, Member& member) {
   while (member.submitted < member.steps_to_end() && member.submit_at[member.submitted] <= now_) {
     const std::size_t step = member.submitted++;
-    const Time deadline = now_ + scenario_.timeout;
+    const Time deadline = now_ + (scenario_.fault == Fault::deadlines ? random_.between(1, 900) * kMillisecond
+                                                                      : scenario_.timeout);
     Expected<std::uint64_t> number;
     if (step == member.steps.size()) {
       number = member.endpoint->leave(deadline);
@@ -442,7 +460,7 @@ void World::depart(Job& job, Member& member) {
 bool World::finished() const {
   return std::all_of(jobs_.begin(), jobs_.end(), [](const auto& job) {
     return job->installed && std::all_of(job->members.begin(), job->members.end(), [](const Member& m) {
-             return m.started && m.ended == m.steps_to_end() && (m.endpoint || m.departed);
+             return m.started && !m.zombie && m.ended == m.steps_to_end() && (m.endpoint || m.departed);
            });
   });
 }
@@ -457,6 +475,12 @@ void World::check_outcome(Job& job, Member& member, std::size_t step, const Expe
     problem(fmt::format("job {} member {} operation {}: {}", job.id, member.id, step, what));
   };
   const bool is_leave = step == member.steps.size();
+  // With the switch in reach and one epoch, an operation ends alike on all members.
+  const bool uniform =
+      !job.crashed && scenario_.fault != Fault::switch_lost && scenario_.fault != Fault::leaves_early;
+  if (job.outcomes.size() <= step) job.outcomes.resize(step + 1);
+  job.outcomes[step] |= outcome ? 1 : 2;
+  if (uniform && job.outcomes[step] == 3) return complain("succeeded on one member and failed on another");
   const bool after_fault = step >= scenario_.fault_operation;
   if (outcome) {
     const bool must_fail =
@@ -496,8 +520,14 @@ void World::check_outcome(Job& job, Member& member, std::size_t step, const Expe
         return complain("does not name the missing member: " + error.message);
       }
       return;
+    case Fault::deadlines:
+      if (error.code != ErrorCode::deadline || error.members.empty()) {
+        return complain("failed: " + error.message);
+      }
+      return;
     case Fault::restart:
-      if (error.code != ErrorCode::epoch_ended || job.epoch != 1) {
+    case Fault::presumed_dead:
+      if (error.code != ErrorCode::epoch_ended || member.epoch > 1) {
         return complain("failed: " + error.message);
       }
       return;

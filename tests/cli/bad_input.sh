@@ -16,14 +16,16 @@ expect() {
     *) echo "passing $*: '$output' does not name $wanted"; failed=1 ;;
   esac
 }
-expect "--slots" rehearse --demo --slots x
-expect "slots is 3" rehearse --demo --slots 3
-expect "slots is 0" rehearse --demo --slots 0
-expect "slots is 65536" rehearse --demo --slots 65536
-expect "--members" rehearse --demo --members 65
-expect "--members" rehearse --demo --members 0
+expect "--slots: 'x': must be 0 to 4294967295" rehearse --demo --slots x
+expect "slots is 3: must be a power of two from 1 to 32768" rehearse --demo --slots 3
+expect "slots is 0: must be" rehearse --demo --slots 0
+expect "slots is 65536: must be" rehearse --demo --slots 65536
+expect "--members: '65': must be 1 to 64" rehearse --demo --members 65
+expect "--members: '0': must be 1 to 64" rehearse --demo --members 0
 expect "--loss" rehearse --demo --loss 51
-expect "--seed" rehearse --seed -1
+expect "--seed: '-1': must be 0 to" rehearse --seed -1
+expect "--members requires --demo" rehearse --members 4
+expect "--trace" rehearse --demo --trace
 expect "--nonsense" rehearse --nonsense
-expect "subcommand" 
+expect "subcommand"
 exit $failed

@@ -32,6 +32,8 @@ class AggregatorDataplane : public Dataplane {
     return sent;
   }
 
+  bool big_endian() const override { return false; }
+
   std::optional<std::uint64_t> counter(const std::string& name) const override {
     const auto& counters = aggregator_.counters();
     const std::pair<const char*, std::uint64_t> plain[] = {{"packets_in", counters.packets_in},

@@ -88,6 +88,10 @@ class Runner {
     return static_cast<std::uint16_t>(std::stoi(word.substr(1)));
   }
 
+  std::uint32_t ordered(std::uint32_t value) const {
+    return dataplane_->big_endian() ? __builtin_bswap32(value) : value;
+  }
+
   void send(const Step& step) {
     const std::uint16_t sender = member_word(step.words.at(0));
     const auto type = step.fields.count("type") ? type_of(step.fields.at("type")) : PASSING_CONTRIBUTION;
@@ -112,7 +116,7 @@ class Runner {
     packet[1] = static_cast<std::byte>(magic);
     packet[2] = static_cast<std::byte>(number(step, "version", PASSING_VERSION));
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const auto value = static_cast<std::int32_t>(values[i]);
+      const std::uint32_t value = ordered(static_cast<std::uint32_t>(values[i]));
       std::memcpy(packet.data() + PASSING_HEADER_BYTES + 4 * i, &value, 4);
     }
     packet.resize(static_cast<std::size_t>(number(step, "length", static_cast<long long>(packet.size()))));
@@ -145,9 +149,9 @@ class Runner {
     std::vector<long long> values;
     if (header.type == wire::Type::result) {
       for (std::size_t i = 0; i < header.count; ++i) {
-        std::int32_t value = 0;
+        std::uint32_t value = 0;
         std::memcpy(&value, answer_->bytes.data() + PASSING_HEADER_BYTES + 4 * i, 4);
-        values.push_back(value);
+        values.push_back(static_cast<std::int32_t>(ordered(value)));
       }
     } else {
       ASSERT_TRUE(wire::read_report(answer_->bytes.data() + PASSING_HEADER_BYTES, report));

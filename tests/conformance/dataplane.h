@@ -23,6 +23,8 @@ class Dataplane {
   virtual Expected<void> install(const dataplane::JobSpec& spec) = 0;
   virtual void depart(std::uint32_t job, std::uint32_t epoch, std::uint16_t member) = 0;
   virtual std::optional<Sent> handle(const Address& from, const std::vector<std::byte>& packet) = 0;
+  /// Whether the payload it sums is big-endian.
+  virtual bool big_endian() const = 0;
   /// A counter of protocol.md section 4.4 by name; drops by their reason.
   virtual std::optional<std::uint64_t> counter(const std::string& name) const = 0;
 };

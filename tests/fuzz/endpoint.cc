@@ -36,10 +36,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       case 0:
         if (tensors.size() < 16) {
           tensors.emplace_back(input.below(30), input.below(9) == 0 ? 1.0F / 0.0F : 1.5F);
-          static_cast<void>(member->submit({.elements = tensors.back().size(),
-                                            .input = tensors.back().data(),
-                                            .output = tensors.back().data(),
-                                            .deadline = now + input.byte() * kMillisecond}));
+          constexpr numeric::DataType kTypes[] = {numeric::DataType::float32, numeric::DataType::float16,
+                                                  numeric::DataType::bfloat16, numeric::DataType::int32};
+          static_cast<void>(member->submit(
+              {.type = kTypes[input.below(4)],
+               .reduction = input.below(2) == 0 ? numeric::Reduction::sum : numeric::Reduction::average,
+               .elements = tensors.back().size(),
+               .divisor = 1 + input.below(9),
+               .input = tensors.back().data(),
+               .output = tensors.back().data(),
+               .deadline = now + input.byte() * kMillisecond}));
         }
         break;
       case 1: now += input.byte() * kMillisecond; break;

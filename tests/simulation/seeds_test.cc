@@ -79,6 +79,8 @@ TEST(Seeds, CoverTheSpace) {
                            "fault leaves_early",
                            "fault never_comes",
                            "fault restart",
+                           "fault presumed_dead",
+                           "fault deadlines",
                            "fault switch_lost",
                            "slots 1",
                            "slots 256",

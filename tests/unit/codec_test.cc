@@ -146,6 +146,18 @@ TEST_P(EveryInstructionSet, Section3ValuesAboveTheScaleAreClamped) {
   EXPECT_EQ(q[5], 1 << 27);
 }
 
+// A switch that cannot add must not lead to undefined behaviour.
+TEST_P(EveryInstructionSet, Section5SumsThatCannotBeAreCut) {
+  const Codec codec(4, *GetParam());
+  const std::int32_t sums[] = {INT32_MAX, INT32_MIN, INT32_MAX - 1, INT32_MIN + 1};
+  for (const DataType type : kTypes) {
+    for (const Reduction reduction : {Reduction::sum, Reduction::average}) {
+      float out[4] = {};
+      codec.dequantise(type, reduction, 3, sums, 4, 100, out);
+    }
+  }
+}
+
 // Section 1: whatever mode the calling thread is in, and it is put back.
 TEST_P(EveryInstructionSet, Section1TheCallersFloatModeChangesNothing) {
   const Codec codec(3, *GetParam());

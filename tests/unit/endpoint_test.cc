@@ -79,6 +79,39 @@ TEST(Endpoint, Section82EveryKindOfDisagreementNamesBothSidesOnEveryMember) {
   }
 }
 
+// Members whose configurations differ disagree on every operation: never a sum.
+TEST(Endpoint, Section23DifferentGeometriesAreADisagreement) {
+  using endpoint::Config;
+  void (*const changes[])(Config&) = {[](Config& c) { c.tree_members = 8; },
+                                      [](Config& c) { c.lookahead = 1; },
+                                      [](Config& c) { c.order = endpoint::PayloadOrder::big; }};
+  for (const auto change : changes) {
+    for (const DataType type : {DataType::float32, DataType::int32}) {
+      Bench bench(small_config(2));
+      Config odd = small_config(2);
+      odd.member = 1;
+      odd.switch_addresses.assign(1, switch_address());
+      change(odd);
+      bench.members[1] = std::move(*endpoint::Endpoint::create(odd));
+      std::vector<float> data[2] = {std::vector<float>(4, 1.0F), std::vector<float>(4, 1.0F)};
+      for (std::uint16_t m = 0; m < 2; ++m) {
+        ASSERT_TRUE(bench[m].submit({.type = type,
+                                     .elements = 4,
+                                     .input = data[m].data(),
+                                     .output = data[m].data(),
+                                     .deadline = 100 * kSecond}));
+      }
+      bench.run();
+      for (std::size_t m = 0; m < 2; ++m) {
+        const auto done = bench[m].next_completion();
+        ASSERT_TRUE(done);
+        ASSERT_FALSE(done->outcome) << "member " << m << " returned success";
+        EXPECT_EQ(done->outcome.error().code, ErrorCode::disagreement);
+      }
+    }
+  }
+}
+
 TEST(Endpoint, Section82TheErrorSaysWhoAndWhat) {
   endpoint::Config config = small_config(2);
   config.names = {"rank 0 at 10.0.0.1", "rank 1 at 10.0.0.2"};
@@ -119,10 +152,44 @@ TEST(Endpoint, Section85TheEndOfAnEpochFailsEverythingIncomplete) {
   EXPECT_FALSE(bench[0].next_timer());
 }
 
+TEST(Endpoint, Section85NothingIsSentAfterTheEndOfAnEpoch) {
+  Bench bench(small_config(2));
+  std::vector<float> a(8, 1.0F);
+  ASSERT_TRUE(bench.submit(0, a, kSecond));
+  bench.run();
+  bench.now = kSecond;
+  std::byte out[wire::packet_bytes(PASSING_MAX_ELEMENTS)];
+  ASSERT_GT(bench[0].next_packet(bench.now, 0, out), 0U) << "the abort; a status request would follow";
+  bench[0].end_epoch({ErrorCode::epoch_ended, "over", {}});
+  EXPECT_EQ(bench[0].next_packet(bench.now, 0, out), 0U);
+}
+
+TEST(Endpoint, Section83LaterDeadlinesDoNotProlongTheGracePeriod) {
+  Bench bench(small_config(2));
+  std::vector<float> a(4, 1.0F);
+  for (int second = 0; second < 30; ++second) {
+    static_cast<void>(bench.submit(0, a, bench.now + 3 * kSecond));
+    for (int i = 0; i < 100; ++i) {
+      bench.sends(0);  // the switch is dead
+      bench.now += 10 * kMillisecond;
+    }
+    if (const auto done = bench[0].next_completion()) {
+      EXPECT_EQ(done->number, 0U);
+      EXPECT_EQ(done->outcome.error().code, ErrorCode::unreachable);
+      EXPECT_LE(bench.now, (3 + 5 + 3) * kSecond);
+      return;
+    }
+  }
+  FAIL() << "the first operation never ends";
+}
+
 TEST(Endpoint, BadInputIsOneSentence) {
   Bench bench(small_config(2));
   float value = 1;
-  const auto complaint = [&](const endpoint::Operation& op) { return bench[0].submit(op).error().message; };
+  const auto complaint = [&](endpoint::Operation op) {
+    op.deadline = kSecond;
+    return bench[0].submit(op).error().message;
+  };
   EXPECT_EQ(complaint({.elements = 3, .output = &value}), "input is null: 3 elements need a buffer");
   EXPECT_EQ(complaint({.elements = 3, .input = &value}), "output is null: 3 elements need a buffer");
   EXPECT_EQ(complaint({.type = DataType::none}), "type is none: must be a data type");
@@ -130,6 +197,9 @@ TEST(Endpoint, BadInputIsOneSentence) {
   float buffer[8];
   EXPECT_EQ(complaint({.elements = 4, .input = buffer, .output = buffer + 2}),
             "output overlaps input: must be the same buffer or a separate one");
+  EXPECT_EQ(complaint({.elements = UINT64_MAX, .input = &value, .output = &value}),
+            "elements is 18446744073709551615: must be 0 to 33554432");
+  EXPECT_EQ(bench[0].submit({}).error().message, "deadline is not set: every operation needs one");
   ASSERT_TRUE(bench[0].leave(kSecond));
   EXPECT_EQ(complaint({.elements = 1, .input = &value, .output = &value}),
             "this member has left the job: no more operations");

@@ -353,6 +353,27 @@ TEST(Lane, Section84LeavingEarlyGivesBothSidesBothNames) {
   }
 }
 
+TEST(Lane, Section61WaitingForASlowMemberLeavesTheWindowAlone) {
+  endpoint::Config config = small_config(2);
+  config.slots = 256;
+  Bench bench(config);
+  std::vector<std::int32_t> a(4000, 1);
+  const endpoint::Operation op{.type = numeric::DataType::int32,
+                               .elements = a.size(),
+                               .input = a.data(),
+                               .output = a.data(),
+                               .deadline = 100 * kSecond};
+  ASSERT_TRUE(bench[0].submit(op));
+  for (int i = 0; i < 50; ++i) {
+    bench.run();
+    bench.now += 20 * kMillisecond;
+  }
+  EXPECT_EQ(bench[0].lane(0).window(), 64U);
+  ASSERT_TRUE(bench[1].submit(op));
+  bench.run();
+  EXPECT_EQ(bench[0].lane(0).counters().retransmissions, 0U) << "nothing was lost";
+}
+
 TEST(Lane, Section62StatusSaysWhomWeWaitFor) {
   Bench bench(small_config(3));
   std::vector<float> a(4, 1.0F);
