@@ -8,6 +8,7 @@ JOBS ?= $(shell nproc)
 # In CI warnings are errors.
 CONFIGURE_FLAGS := $(if $(CI),-DPASSING_WERROR=ON)
 
+.NOTPARALLEL:
 .PHONY: help deps configure build test demo bench claims fuzz lint format mutate sanitize clean
 
 help:
@@ -32,6 +33,10 @@ configure:
 build: | build-dir configure
 	cmake --build --preset $(PRESET) -j $(JOBS)
 
+.PHONY: command
+command: | build-dir configure
+	cmake --build --preset $(PRESET) -j $(JOBS) --target passing
+
 .PHONY: build-dir
 build-dir:
 	@mkdir -p build
@@ -39,7 +44,7 @@ build-dir:
 test: deps build
 	ctest --preset $(PRESET) -j $(JOBS) --no-tests=error
 
-demo: deps build
+demo: deps command
 	$(BUILD)/passing rehearse --demo
 
 bench: deps build

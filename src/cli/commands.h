@@ -2,6 +2,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
 
 namespace passing::cli {
 
@@ -9,6 +11,23 @@ namespace passing::cli {
 constexpr int kFailed = 1;
 constexpr int kBadInput = 2;
 
+/// A whole number from `least` to `most`, refused with one short sentence.
+inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
+  const std::string range = "must be " + std::to_string(least) + " to " + std::to_string(most);
+  return CLI::Validator(
+      [=](const std::string& text) {
+        const bool digits =
+            !text.empty() && text.size() < 20 && text.find_first_not_of("0123456789") == std::string::npos;
+        if (digits && std::stoull(text) >= least && std::stoull(text) <= most) return std::string();
+        return "'" + text + "': " + range;
+      },
+      "", "whole number");
+}
+
+void add_all_reduce(CLI::App& app);
+void add_lab(CLI::App& app);
 void add_rehearse(CLI::App& app);
+void add_status(CLI::App& app);
+void add_switch(CLI::App& app);
 
 }  // namespace passing::cli

@@ -10,6 +10,10 @@ int main(int argc, char** argv) {
   CLI::App app{"PASSING: gradient synchronisation with in-host and in-network aggregation"};
   app.set_version_flag("--version", "passing " PASSING_VERSION_STRING);
   app.require_subcommand(1);
+  passing::cli::add_switch(app);
+  passing::cli::add_all_reduce(app);
+  passing::cli::add_status(app);
+  passing::cli::add_lab(app);
   passing::cli::add_rehearse(app);
   try {
     app.parse(argc, argv);

@@ -151,31 +151,37 @@ void add_rehearse(CLI::App& app) {
                          "From a seed, as the tests do:  passing rehearse --seed 7 --trace\n"
                          "A chosen job under loss:       passing rehearse --demo --members 8 --loss 5");
   command->add_option("--seed", options->seed, "first seed; geometry, network and fault follow from it")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0, 1'000'000'000'000'000'000))
       ->capture_default_str();
   command->add_option("--seeds", options->seeds, "how many seeds to run, from --seed on")
-      ->check(CLI::Range(1UL, 1'000'000'000UL))
+      ->check(whole_number(1, 1'000'000'000))
       ->capture_default_str();
   command->add_flag("--trace", options->trace, "show every packet and event");
   command->add_flag("--demo", options->demo, "one job as set below, at three rates of loss");
   command->add_option("--members", options->members, "demo: members of the job, 1 to 64")
-      ->check(CLI::Range(1, 64))
+      ->check(whole_number(1, 64))
       ->capture_default_str();
   command->add_option("--lanes", options->lanes, "demo: lanes per member, 1 to 64")
-      ->check(CLI::Range(1, 64))
+      ->check(whole_number(1, 64))
       ->capture_default_str();
   command->add_option("--slots", options->slots, "demo: slots per lane, a power of two up to 32768")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0, UINT32_MAX))
       ->capture_default_str();
   command->add_option("--elements", options->elements, "demo: elements of each tensor")
-      ->check(CLI::Range(0UL, 100'000'000UL))
+      ->check(whole_number(0, 100'000'000))
       ->capture_default_str();
   command->add_option("--operations", options->operations, "demo: all-reduces in a row, 1 to 1000")
-      ->check(CLI::Range(1, 1000))
+      ->check(whole_number(1, 1000))
       ->capture_default_str();
   command->add_option("--loss", options->loss, "demo: highest loss in percent, 0 to 50")
       ->check(CLI::Range(0.0, 50.0))
       ->capture_default_str();
+  // What is set for the demo means nothing to a seed, and the other way round.
+  CLI::Option* demo = command->get_option("--demo");
+  for (const char* name : {"--members", "--lanes", "--slots", "--elements", "--operations", "--loss"}) {
+    command->get_option(name)->needs(demo);
+  }
+  demo->excludes(command->get_option("--trace"))->excludes(command->get_option("--seeds"));
   command->callback([options] {
     const int status = options->demo ? run_demo(*options) : run_seeds(*options);
     if (status != 0) throw CLI::RuntimeError(status);

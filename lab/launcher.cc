@@ -1,0 +1,171 @@
+#include "launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "cluster.h"
+
+namespace passing::lab {
+namespace {
+
+sigset_t watched_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, each);
+  return signals;
+}
+
+}  // namespace
+
+Launcher::Launcher() {
+  const sigset_t signals = watched_signals();
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  signals_ = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+Launcher::~Launcher() {
+  end_all();
+  close(signals_);
+  const sigset_t signals = watched_signals();
+  sigprocmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+Expected<void> Launcher::start(const Process& process) {
+  int output[2];
+  if (pipe2(output, O_CLOEXEC) != 0) {
+    return fail(ErrorCode::invalid_argument, fmt::format("{}: {}", process.name, std::strerror(errno)));
+  }
+  std::vector<char*> arguments;
+  for (const std::string& word : process.command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
+    setsid();  // a group of its own, which can be ended as one
+    const sigset_t signals = watched_signals();
+    sigprocmask(SIG_UNBLOCK, &signals, nullptr);
+    if (!Cluster::enter(process.where, process.host_name)) {
+      dprintf(output[1], "cannot enter namespace %s: %s\n", process.where.c_str(), std::strerror(errno));
+      _exit(126);
+    }
+    for (const auto& [key, value] : process.environment) setenv(key.c_str(), value.c_str(), 1);
+    dup2(output[1], STDOUT_FILENO);
+    dup2(output[1], STDERR_FILENO);
+    execvp(arguments[0], arguments.data());
+    dprintf(STDERR_FILENO, "cannot run %s: %s\n", arguments[0], std::strerror(errno));
+    _exit(127);
+  }
+  close(output[1]);
+  if (child < 0) {
+    close(output[0]);
+    return fail(ErrorCode::invalid_argument, fmt::format("{}: {}", process.name, std::strerror(errno)));
+  }
+  fcntl(output[0], F_SETFL, O_NONBLOCK);
+  children_.push_back({.process = process, .pid = child, .output = output[0]});
+  return {};
+}
+
+int Launcher::wait_from(std::size_t from) {
+  const auto running = [&] {
+    return std::any_of(children_.begin() + static_cast<std::ptrdiff_t>(from), children_.end(),
+                       [](const Child& child) { return !child.ended || child.output >= 0; });
+  };
+  while (running() && caught_ == 0) pass_output(-1);
+  if (caught_ != 0) {
+    end_all();
+    return 128 + caught_;
+  }
+  for (std::size_t i = from; i < children_.size(); ++i) {
+    const int status = children_[i].status;
+    if (status != 0) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  return 0;
+}
+
+bool Launcher::watch(std::size_t index, int milliseconds, const std::function<bool()>& done) {
+  for (int waited = 0; waited < milliseconds && !done(); waited += 20) {
+    pass_output(20);
+    if (children_[index].ended || caught_ != 0) return false;
+  }
+  return !children_[index].ended;
+}
+
+// Waits for output, the end of a child or a signal, and deals with it.
+void Launcher::pass_output(int milliseconds) {
+  std::vector<pollfd> sources = {{signals_, POLLIN, 0}};
+  std::vector<Child*> owners = {nullptr};
+  for (Child& child : children_) {
+    if (child.output < 0) continue;
+    sources.push_back({child.output, POLLIN, 0});
+    owners.push_back(&child);
+  }
+  if (poll(sources.data(), sources.size(), milliseconds) <= 0) return;
+  for (std::size_t i = 1; i < sources.size(); ++i) {
+    if (sources[i].revents != 0) read_output(*owners[i]);
+  }
+  signalfd_siginfo received{};
+  while (read(signals_, &received, sizeof received) == sizeof received) {
+    if (received.ssi_signo != SIGCHLD) caught_ = static_cast<int>(received.ssi_signo);
+  }
+  reap();
+}
+
+void Launcher::read_output(Child& child) {
+  char buffer[4096];
+  ssize_t got = 0;
+  while ((got = read(child.output, buffer, sizeof buffer)) > 0) {
+    for (ssize_t i = 0; i < got; ++i) {
+      if (buffer[i] != '\n') {
+        child.line += buffer[i];
+        continue;
+      }
+      fmt::print("{}{}\n", child.process.prefix, child.line);
+      child.line.clear();
+    }
+  }
+  std::fflush(stdout);
+  if (got < 0 && errno == EAGAIN) return;
+  if (!child.line.empty()) fmt::print("{}{}\n", child.process.prefix, child.line);
+  close(child.output);
+  child.output = -1;
+}
+
+void Launcher::reap() {
+  for (Child& child : children_) {
+    if (!child.ended && waitpid(child.pid, &child.status, WNOHANG) == child.pid) child.ended = true;
+  }
+}
+
+void Launcher::end_all() {
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    for (const Child& child : children_) {
+      if (!child.ended) kill(-child.pid, signal);
+    }
+    for (int waited = 0; waited < 4000; waited += 20) {
+      reap();
+      if (std::all_of(children_.begin(), children_.end(), [](const Child& child) { return child.ended; }))
+        break;
+      pass_output(20);
+    }
+  }
+  for (Child& child : children_) {
+    if (child.output >= 0) read_output(child);
+    if (child.output >= 0) close(child.output);
+    child.output = -1;
+  }
+}
+
+}  // namespace passing::lab

@@ -1,0 +1,286 @@
+// `passing all-reduce`: joins a job, sums a generated tensor, checks every element. The smoke test.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "net/member.h"
+#include "numeric/types.h"
+#include "wire/wire.h"
+
+namespace passing::cli {
+namespace {
+
+using numeric::DataType;
+using numeric::Reduction;
+
+struct Options {
+  net::Member::Options member;
+  std::string token_file;
+  std::uint64_t elements = 1'000'000;
+  DataType type = DataType::float32;
+  Reduction reduction = Reduction::sum;
+  unsigned repeat = 1;
+  unsigned warm_up = 0;
+  unsigned in_flight = 1;
+  double timeout = 30;
+  double join_timeout = 60;
+  double pause = 0;
+  bool no_check = false;
+  bool json = false;
+};
+
+// Small integers: exact in every type, and so are their sums, so that the right answer is known.
+int value_of(std::uint64_t i, std::uint32_t rank, std::uint32_t repeat) {
+  return static_cast<int>((i * 7 + rank * 3 + repeat) % 13) - 6;
+}
+
+std::uint16_t half_of(DataType type, int value) {
+  // Exact: at most 6 significant bits.
+  const float magnitude = static_cast<float>(value);
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &magnitude, 4);
+  if (type == DataType::bfloat16) return static_cast<std::uint16_t>(bits >> 16);
+  if (value == 0) return 0;
+  return static_cast<std::uint16_t>((bits >> 16 & 0x8000) | (((bits >> 23 & 0xFF) - 112) << 10) |
+                                    (bits >> 13 & 0x3FF));
+}
+
+void store(DataType type, std::byte* out, int value) {
+  const float real = static_cast<float>(value);
+  const std::uint16_t half = half_of(type, value);
+  switch (type) {
+    case DataType::float32: std::memcpy(out, &real, 4); break;
+    case DataType::int32: std::memcpy(out, &value, 4); break;
+    default: std::memcpy(out, &half, 2); break;
+  }
+}
+
+void fill(const Options& options, std::uint32_t rank, std::uint32_t repeat, std::vector<std::byte>& tensor) {
+  const std::size_t width = numeric::size_of(options.type);
+  // The values repeat every 13 elements: make that once, then copy.
+  std::vector<std::byte> period(13 * width);
+  for (std::uint64_t i = 0; i < 13; ++i)
+    store(options.type, period.data() + i * width, value_of(i, rank, repeat));
+  for (std::size_t at = 0; at < tensor.size(); at += period.size()) {
+    std::memcpy(tensor.data() + at, period.data(), std::min(period.size(), tensor.size() - at));
+  }
+}
+
+// The exact sum of all ranks; an average is checked as a sum whose divisor divides it.
+bool check(const Options& options, std::uint32_t repeat, const std::vector<std::byte>& tensor,
+           std::string& complaint) {
+  const std::size_t width = numeric::size_of(options.type);
+  std::vector<std::byte> period(13 * width);
+  for (std::uint64_t i = 0; i < 13; ++i) {
+    int sum = 0;
+    for (std::uint32_t rank = 0; rank < options.member.size; ++rank) sum += value_of(i, rank, repeat);
+    store(options.type, period.data() + i * width, sum);
+  }
+  for (std::size_t i = 0; i < options.elements; ++i) {
+    if (std::memcmp(tensor.data() + i * width, period.data() + i % 13 * width, width) == 0) continue;
+    complaint = fmt::format("element {} of {} is wrong in repeat {}", i, options.elements, repeat);
+    return false;
+  }
+  return true;
+}
+
+Expected<std::string> read_token(const Options& options) {
+  if (options.token_file.empty()) return options.member.token;
+  std::ifstream file(options.token_file);
+  std::string token;
+  if (!(file >> token)) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("--token-file {}: cannot be read", options.token_file));
+  }
+  return token;
+}
+
+int complain(const Options& options, const Error& error) {
+  if (options.json) {
+    fmt::print("{}\n", nlohmann::json{{"ok", false},
+                                      {"error", error.message},
+                                      {"code", to_string(error.code)},
+                                      {"members", error.members}}
+                           .dump());
+  }
+  fmt::print(stderr, "passing all-reduce: rank {}: {}\n", options.member.rank, error.message);
+  return error.code == ErrorCode::invalid_argument ? kBadInput : kFailed;
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+int run(Options options) {
+  const auto token = read_token(options);
+  if (!token) return complain(options, token.error());
+  options.member.token = *token;
+  options.member.join_timeout = static_cast<Duration>(options.join_timeout * kSecond);
+  auto joined = net::Member::join(options.member);
+  if (!joined) return complain(options, joined.error());
+  net::Member& member = **joined;
+  for (const std::string& warning : member.warnings())
+    fmt::print(stderr, "passing all-reduce: warning: {}\n", warning);
+
+  const std::size_t bytes = options.elements * numeric::size_of(options.type);
+  std::vector<std::vector<std::byte>> tensors(options.in_flight, std::vector<std::byte>(bytes));
+  const auto timeout = static_cast<Duration>(options.timeout * kSecond);
+  const unsigned all = options.warm_up + options.repeat;
+  std::vector<double> seconds;
+  double cpu = cpu_seconds();
+  Time first = 0;
+  std::string complaint;
+  // Operations are kept in flight: the next is submitted when the oldest ends.
+  unsigned submitted = 0;
+  std::vector<Time> began(all);
+  const auto submit = [&]() -> Expected<void> {
+    auto& tensor = tensors[submitted % options.in_flight];
+    fill(options, options.member.rank, submitted, tensor);
+    began[submitted] = net::monotonic_now();
+    const auto number = member.submit({.type = options.type,
+                                       .reduction = Reduction::sum,
+                                       .elements = options.elements,
+                                       .input = tensor.data(),
+                                       .output = tensor.data(),
+                                       .deadline = began[submitted] + timeout});
+    ++submitted;
+    if (!number) return tl::unexpected(number.error());
+    return {};
+  };
+  for (unsigned i = 0; i < all; ++i) {
+    while (submitted < all && submitted < i + options.in_flight) {
+      if (submitted == options.warm_up) {
+        cpu = cpu_seconds();
+        first = net::monotonic_now();
+      }
+      if (auto queued = submit(); !queued) return complain(options, queued.error());
+    }
+    const auto done = member.wait();
+    if (!done.outcome) {
+      const Error error = done.outcome.error();
+      static_cast<void>(member.leave(kSecond));
+      return complain(options, error);
+    }
+    if (i >= options.warm_up)
+      seconds.push_back(static_cast<double>(net::monotonic_now() - began[i]) / kSecond);
+    if (!options.no_check && !check(options, i, tensors[i % options.in_flight], complaint)) break;
+    if (options.pause > 0) usleep(static_cast<useconds_t>(options.pause * 1e6));
+  }
+  const double wall = static_cast<double>(net::monotonic_now() - first) / kSecond;
+  cpu = cpu_seconds() - cpu;
+  if (!complaint.empty()) return complain(options, {ErrorCode::disagreement, complaint, {}});
+  if (const auto left = member.leave(timeout); !left) return complain(options, left.error());
+
+  std::vector<double> sorted = seconds;
+  std::sort(sorted.begin(), sorted.end());
+  const double median = sorted[sorted.size() / 2];
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  std::uint64_t retransmissions = 0;
+  std::uint64_t timeouts = 0;
+  for (std::uint32_t lane = 0; lane < options.member.lanes; ++lane) {
+    const auto& counters = member.endpoint().lane(lane).counters();
+    retransmissions += counters.retransmissions;
+    timeouts += counters.timeouts;
+  }
+  const double total = static_cast<double>(bytes) * options.repeat;
+  if (options.json) {
+    fmt::print("{}\n", nlohmann::json{{"ok", true},
+                                      {"rank", options.member.rank},
+                                      {"bytes", bytes},
+                                      {"repeat", options.repeat},
+                                      {"median_seconds", median},
+                                      {"total_seconds", wall},
+                                      {"cpu_seconds", cpu},
+                                      {"retransmissions", retransmissions},
+                                      {"timeouts", timeouts},
+                                      {"resident_kb", usage.ru_maxrss},
+                                      {"verified", !options.no_check}}
+                           .dump());
+  } else if (options.member.rank == 0) {
+    fmt::print(
+        "{} x {} {} among {} members: {}; median {:.3f} ms, {:.3f} Gbit/s each way, {} packets sent again\n",
+        options.repeat, options.elements, numeric::to_string(options.type), options.member.size,
+        options.no_check ? "not checked" : "every element right", 1e3 * median, 8e-9 * total / wall,
+        retransmissions);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_all_reduce(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  net::Member::Options& member = options->member;
+  CLI::App* command = app.add_subcommand(
+      "all-reduce",
+      "Join a job, all-reduce a generated tensor and check every element: the smoke test of a switch.\n"
+      "Run it once per rank:\n"
+      "  PASSING_TOKEN=$TOKEN passing all-reduce --controller HOST:9001 --job try --size 2 --rank 0 "
+      "--elements 1000000");
+  command->add_option("--controller", member.controller, "HOST:PORT of the switch's controller")
+      ->envname("PASSING_CONTROLLER")
+      ->required();
+  command->add_option("--job", member.job, "name of the job")->envname("PASSING_JOB")->required();
+  command->add_option("--size", member.size, "members of the job")->envname("PASSING_SIZE")->required();
+  command->add_option("--rank", member.rank, "which of them this is, from 0")
+      ->envname("PASSING_RANK")
+      ->required()
+      ->check(whole_number(0, 63));
+  command
+      ->add_option("--token", member.token, "the job's shared token; better by environment or --token-file")
+      ->envname("PASSING_TOKEN");
+  command->add_option("--token-file", options->token_file, "a file that holds the token")
+      ->envname("PASSING_TOKEN_FILE");
+  command->add_option("--elements", options->elements, "elements of the tensor")
+      ->capture_default_str()
+      ->check(whole_number(0, 4'000'000'000));
+  command->add_option("--dtype", options->type, "float32, float16, bfloat16 or int32")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, DataType>{{"float32", DataType::float32},
+                                                                          {"float16", DataType::float16},
+                                                                          {"bfloat16", DataType::bfloat16},
+                                                                          {"int32", DataType::int32}}));
+  command->add_option("--repeat", options->repeat, "how often")
+      ->capture_default_str()
+      ->check(whole_number(1, 1'000'000));
+  command->add_option("--warm-up", options->warm_up, "and how often before that, unmeasured")
+      ->capture_default_str()
+      ->check(whole_number(0, 1'000'000));
+  command->add_option("--in-flight", options->in_flight, "operations submitted ahead, 1 to 64")
+      ->capture_default_str()
+      ->check(whole_number(1, 64));
+  command->add_option("--lanes", member.lanes, "lanes, each with a socket")
+      ->capture_default_str()
+      ->check(whole_number(1, 64));
+  command->add_option("--slots", member.slots, "slots per lane, a power of two")
+      ->capture_default_str()
+      ->check(whole_number(1, 32768));
+  command->add_option("--timeout", options->timeout, "seconds until an operation fails")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 86400.0));
+  command->add_option("--join-timeout", options->join_timeout, "seconds to wait for the others")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 86400.0));
+  command->add_option("--pause", options->pause, "seconds between operations")
+      ->check(CLI::Range(0.0, 3600.0));
+  command->add_flag("--rejoin", member.rejoin,
+                    "the earlier process with this rank is dead: begin a new epoch");
+  command->add_flag("--no-check", options->no_check, "do not compare the result (when measuring)");
+  command->add_flag("--no-segmentation{false}", member.segmentation, "do not use UDP segmentation offload");
+  command->add_flag("--json", options->json, "one JSON object instead of a sentence");
+  command->callback([options] {
+    if (const int status = run(*options); status != 0) throw CLI::RuntimeError(status);
+  });
+}
+
+}  // namespace passing::cli

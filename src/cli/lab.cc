@@ -1,0 +1,189 @@
+// `passing lab run`: a cluster on one machine, a switch in it, and a command once per rank.
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "lab/cluster.h"
+#include "lab/launcher.h"
+#include "lab/shell.h"
+#include "net/hex.h"
+#include "net/mtu.h"
+
+namespace passing::cli {
+namespace {
+
+struct Options {
+  lab::Plan plan;
+  unsigned ranks = 1;
+  bool no_switch = false;
+  bool plain = false;
+  std::string json;
+  std::vector<std::string> switch_arguments;
+  std::vector<std::string> command;
+};
+
+int complain(const std::string& sentence, int status = kFailed) {
+  fmt::print(stderr, "passing lab: {}\n", sentence);
+  return status;
+}
+
+std::string random_token() {
+  std::uint64_t value[2] = {};
+  PASSING_ASSERT(getrandom(value, sizeof value, 0) == sizeof value);
+  return net::to_hex(value[0]) + net::to_hex(value[1]);
+}
+
+// What launchers tell their processes; PASSING_* first, then torchrun's names.
+std::map<std::string, std::string> environment_of(const Options& options, const std::string& token,
+                                                  unsigned host, unsigned local) {
+  const std::string rank = std::to_string(host * options.ranks + local);
+  const std::string size = std::to_string(options.plan.hosts * options.ranks);
+  return {{"PASSING_RANK", rank},
+          {"PASSING_SIZE", size},
+          {"PASSING_LOCAL_RANK", std::to_string(local)},
+          {"PASSING_LOCAL_SIZE", std::to_string(options.ranks)},
+          {"PASSING_HOST", fmt::format("host{}", host)},
+          {"PASSING_HOST_IP", lab::Cluster::host_ip(host)},
+          {"PASSING_JOB", "lab"},
+          {"PASSING_TOKEN", token},
+          {"PASSING_CONTROLLER", lab::Cluster::switch_ip() + ":9001"},
+          {"RANK", rank},
+          {"WORLD_SIZE", size},
+          {"LOCAL_RANK", std::to_string(local)},
+          {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
+          {"MASTER_ADDR", lab::Cluster::host_ip(0)},
+          {"MASTER_PORT", "29500"}};
+}
+
+Expected<void> start_switch(const Options& options, const lab::Cluster& cluster, lab::Launcher& launcher) {
+  lab::Process process{
+      .name = "switch",
+      .where = cluster.switch_namespace(),
+      .host_name = "switch",
+      .command = {std::filesystem::read_symlink("/proc/self/exe"), "switch", "--listen",
+                  lab::Cluster::switch_ip() + ":9000", "--http", lab::Cluster::switch_ip() + ":9001", "--mtu",
+                  std::to_string(options.plan.mtu)},
+      .environment = {},
+      .prefix = options.plain ? "" : "[switch] "};
+  process.command.insert(process.command.end(), options.switch_arguments.begin(),
+                         options.switch_arguments.end());
+  if (auto started = launcher.start(process); !started) return started;
+  // It listens on HTTP last.
+  const auto listening = [&] {
+    const auto sockets =
+        lab::run({"ip", "netns", "exec", cluster.switch_namespace(), "cat", "/proc/net/tcp"});
+    return sockets && sockets->find(":2329 00000000:0000 0A") != std::string::npos;  // port 9001, LISTEN
+  };
+  if (!launcher.watch(0, 5000, listening)) return fail(ErrorCode::unreachable, "the switch did not start");
+  return {};
+}
+
+nlohmann::json describe(const std::vector<lab::Link>& links) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const lab::Link& link : links) {
+    list.push_back({{"host", link.host},
+                    {"up_bytes", link.up.bytes},
+                    {"up_packets", link.up.packets},
+                    {"up_drops", link.up.drops},
+                    {"down_bytes", link.down.bytes},
+                    {"down_packets", link.down.packets},
+                    {"down_drops", link.down.drops}});
+  }
+  return list;
+}
+
+int run(const Options& options) {
+  auto cluster = lab::Cluster::create(options.plan);
+  if (!cluster) return complain(cluster.error().message);
+  int status = 0;
+  {
+    lab::Launcher launcher;
+    std::size_t first = 0;
+    if (!options.no_switch) {
+      if (auto started = start_switch(options, *cluster, launcher); !started)
+        return complain(started.error().message);
+      first = 1;
+    }
+    const std::string token = random_token();
+    for (unsigned host = 0; host < options.plan.hosts; ++host) {
+      for (unsigned local = 0; local < options.ranks; ++local) {
+        const unsigned rank = host * options.ranks + local;
+        const auto started = launcher.start({.name = fmt::format("rank {}", rank),
+                                             .where = cluster->host_namespace(host),
+                                             .host_name = fmt::format("host{}", host),
+                                             .command = options.command,
+                                             .environment = environment_of(options, token, host, local),
+                                             .prefix = options.plain ? "" : fmt::format("[{}] ", rank)});
+        if (!started) return complain(started.error().message);
+      }
+    }
+    status = launcher.wait_from(first);
+    const auto links = cluster->links();
+    if (!links) return complain(links.error().message);
+    if (!options.json.empty()) {
+      std::ofstream file(options.json);
+      file << nlohmann::json{{"hosts", options.plan.hosts}, {"ranks_per_host", options.ranks},
+                             {"rate", options.plan.rate},   {"mtu", options.plan.mtu},
+                             {"exit_status", status},       {"links", describe(*links)}}
+                  .dump(2)
+           << "\n";
+    } else if (!options.plain) {
+      for (const lab::Link& link : *links) {
+        fmt::print("link of host{}: {:.3f} MB up, {:.3f} MB down, {} dropped\n", link.host,
+                   1e-6 * static_cast<double>(link.up.bytes), 1e-6 * static_cast<double>(link.down.bytes),
+                   link.up.drops + link.down.drops);
+      }
+    }
+  }
+  return status;
+}
+
+}  // namespace
+
+void add_lab(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* lab =
+      app.add_subcommand("lab", "A cluster on this machine, out of network namespaces (needs root).");
+  lab->require_subcommand(1);
+  CLI::App* command = lab->add_subcommand(
+      "run",
+      "Make hosts with links into a switch, start the switch, and run a command once per rank:\n"
+      "  passing lab run --hosts 4 --rate 1gbit -- passing all-reduce --elements 4000000 --repeat 10\n"
+      "The command finds its rank, the controller and the token in the environment (PASSING_*, and RANK, "
+      "WORLD_SIZE,\n"
+      "LOCAL_RANK, MASTER_ADDR as torchrun has them). Returns the first failure; everything is removed at "
+      "the end.");
+  command->add_option("--hosts", options->plan.hosts, "hosts, each with a link of its own")
+      ->check(whole_number(1, 64))
+      ->capture_default_str();
+  command->add_option("--ranks", options->ranks, "processes per host")
+      ->check(whole_number(1, 64))
+      ->capture_default_str();
+  command
+      ->add_option("--rate", options->plan.rate,
+                   "of each link each way, as tc writes it (1gbit, 200mbit), or none")
+      ->capture_default_str();
+  command->add_option("--mtu", options->plan.mtu, "of all links")
+      ->check(whole_number(net::kSmallestMtu, net::kLargestMtu))
+      ->capture_default_str();
+  command->add_flag("--no-switch", options->no_switch, "start no switch");
+  command
+      ->add_option("--switch-argument", options->switch_arguments,
+                   "an argument for `passing switch`; repeat as needed")
+      ->allow_extra_args(false);
+  command->add_flag("--plain", options->plain, "no prefixes before the ranks' output");
+  command->add_option("--json", options->json, "write what the links carried to a file");
+  command->add_option("command", options->command, "the command, after --")->required();
+  command->positionals_at_end();
+  command->callback([options] {
+    if (const int status = run(*options); status != 0) throw CLI::RuntimeError(status);
+  });
+}
+
+}  // namespace passing::cli

@@ -1,0 +1,167 @@
+#include "net/controller_client.h"
+
+#include <curl/curl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "net/hex.h"
+
+namespace passing::net {
+namespace {
+
+using nlohmann::json;
+
+constexpr long kTimeoutMs = 5000;
+
+std::size_t append(char* data, std::size_t size, std::size_t count, void* to) {
+  static_cast<std::string*>(to)->append(data, size * count);
+  return size * count;
+}
+
+Expected<json> parse(const std::string& address, const Expected<std::string>& text) {
+  if (!text) return tl::unexpected(text.error());
+  json body = json::parse(*text, nullptr, false);
+  if (!body.is_object()) {
+    return fail(ErrorCode::unreachable, fmt::format("{} does not answer like a PASSING controller", address));
+  }
+  return body;
+}
+
+}  // namespace
+
+Expected<std::string> ControllerClient::request(const std::string& path, const std::string* body) const {
+  static const bool ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+  PASSING_ASSERT(ready);
+  const std::unique_ptr<CURL, void (*)(CURL*)> curl(curl_easy_init(), curl_easy_cleanup);
+  std::string answer;
+  char problem[CURL_ERROR_SIZE] = "";
+  const std::string url = "http://" + address_ + path;
+  const std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(
+      curl_slist_append(nullptr, "Content-Type: application/json"), curl_slist_free_all);
+  curl_easy_setopt(curl.get(), CURLOPT_URL, url.c_str());
+  curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(curl.get(), CURLOPT_NOPROXY, "*");
+  curl_easy_setopt(curl.get(), CURLOPT_TIMEOUT_MS, kTimeoutMs);
+  curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, append);
+  curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &answer);
+  curl_easy_setopt(curl.get(), CURLOPT_ERRORBUFFER, problem);
+  if (body != nullptr) {
+    curl_easy_setopt(curl.get(), CURLOPT_POSTFIELDS, body->c_str());
+    curl_easy_setopt(curl.get(), CURLOPT_POSTFIELDSIZE, static_cast<long>(body->size()));
+    curl_easy_setopt(curl.get(), CURLOPT_HTTPHEADER, headers.get());
+  }
+  if (const CURLcode code = curl_easy_perform(curl.get()); code != CURLE_OK) {
+    return fail(ErrorCode::unreachable, fmt::format("the controller at {} does not answer: {}", address_,
+                                                    problem[0] != 0 ? problem : curl_easy_strerror(code)));
+  }
+  long status = 0;
+  curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
+  if (status == 200) return answer;
+  const json refusal = json::parse(answer, nullptr, false);
+  const bool sentence = refusal.is_object() && refusal.contains("error") && refusal["error"].is_string();
+  return fail(status == 409 ? ErrorCode::no_capacity : ErrorCode::invalid_argument,
+              sentence ? refusal["error"].get<std::string>()
+                       : fmt::format("the controller at {} answers {} to {}", address_, status, path));
+}
+
+Expected<std::string> ControllerClient::get(const std::string& path) const { return request(path, nullptr); }
+
+Expected<SwitchDescription> ControllerClient::describe() const {
+  const auto body = parse(address_, get("/v1/switch"));
+  if (!body) return tl::unexpected(body.error());
+  SwitchDescription result;
+  try {
+    result.elements = body->at("elements").get<std::uint32_t>();
+    result.mtu = body->at("mtu").get<int>();
+    result.little_endian = body->at("byte_order") == "little";
+    const auto controller = parse_address(address_);
+    if (!controller) return tl::unexpected(controller.error());
+    for (const json& lane : body->at("lanes")) {
+      auto address = parse_address(lane.get<std::string>());
+      if (!address) return tl::unexpected(address.error());
+      // A switch that listens everywhere is where its controller is.
+      const auto ip = to_protocol(*address).ip;
+      if (std::all_of(ip.begin(), ip.begin() + 10, [](auto b) { return b == 0; }) && ip[12] == 0 &&
+          ip[15] == 0) {
+        const std::uint16_t port = address->port();
+        address = *controller;
+        address->set_port(port);
+      }
+      result.lanes.push_back(*address);
+    }
+  } catch (const json::exception&) {
+    return fail(ErrorCode::unreachable,
+                fmt::format("{} does not answer like a PASSING controller", address_));
+  }
+  return result;
+}
+
+Expected<JoinReply> ControllerClient::join(const std::string& job, const std::string& token,
+                                           std::uint32_t size, std::uint32_t rank, std::uint32_t lanes,
+                                           std::uint32_t slots, const std::vector<std::string>& addresses,
+                                           bool rejoin) const {
+  const std::string text =
+      json{{"token", token}, {"size", size},           {"rank", rank},    {"lanes", lanes},
+           {"slots", slots}, {"addresses", addresses}, {"rejoin", rejoin}}
+          .dump();
+  const auto body = parse(address_, request("/v1/jobs/" + job + "/join", &text));
+  if (!body) return tl::unexpected(body.error());
+  try {
+    return JoinReply{.job = body->at("job").get<std::uint32_t>(),
+                     .epoch = body->at("epoch").get<std::uint32_t>(),
+                     .key = parse_hex64(body->at("key").get<std::string>()).value_or(0)};
+  } catch (const json::exception&) {
+    return fail(ErrorCode::unreachable,
+                fmt::format("{} does not answer like a PASSING controller", address_));
+  }
+}
+
+Expected<JobState> ControllerClient::look(const std::string& job, std::uint64_t key,
+                                          std::uint32_t rank) const {
+  const std::string text = json{{"key", to_hex(key)}, {"rank", rank}}.dump();
+  const auto body = parse(address_, request("/v1/jobs/" + job + "/look", &text));
+  if (!body) return tl::unexpected(body.error());
+  JobState state;
+  try {
+    const auto phase = body->at("state").get<std::string>();
+    state.phase = phase == "forming"   ? JobState::Phase::forming
+                  : phase == "running" ? JobState::Phase::running
+                                       : JobState::Phase::ended;
+    state.missing = body->at("missing").get<std::vector<std::uint16_t>>();
+    state.addresses = body->at("addresses").get<std::vector<std::string>>();
+    state.reason = body->at("reason").get<std::string>();
+  } catch (const json::exception&) {
+    return fail(ErrorCode::unreachable,
+                fmt::format("{} does not answer like a PASSING controller", address_));
+  }
+  return state;
+}
+
+Expected<void> ControllerClient::leave(const std::string& job, std::uint64_t key, std::uint32_t rank) const {
+  const std::string text = json{{"key", to_hex(key)}, {"rank", rank}}.dump();
+  const auto answer = request("/v1/jobs/" + job + "/leave", &text);
+  if (!answer) return tl::unexpected(answer.error());
+  return {};
+}
+
+Expected<void> ControllerClient::give(const std::string& job, std::uint64_t key, std::uint32_t rank,
+                                      const std::string& tag, const std::string& blob) const {
+  const std::string text = json{{"key", to_hex(key)}, {"rank", rank}, {"blob", blob}}.dump();
+  const auto answer = request(fmt::format("/v1/jobs/{}/blobs/{}", job, tag), &text);
+  if (!answer) return tl::unexpected(answer.error());
+  return {};
+}
+
+Expected<std::vector<std::string>> ControllerClient::take(const std::string& job, std::uint64_t key,
+                                                          const std::string& tag) const {
+  const std::string text = json{{"key", to_hex(key)}}.dump();
+  const auto body = parse(address_, request(fmt::format("/v1/jobs/{}/blobs/{}/take", job, tag), &text));
+  if (!body) return tl::unexpected(body.error());
+  if (!body->contains("blobs") || !body->at("blobs").is_array()) return std::vector<std::string>{};
+  return body->at("blobs").get<std::vector<std::string>>();
+}
+
+}  // namespace passing::net

@@ -1,0 +1,63 @@
+// The controller as a member sees it: docs/controller.md, over libcurl.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "net/address.h"
+
+namespace passing::net {
+
+/// What GET /v1/switch says.
+struct SwitchDescription {
+  std::uint32_t elements = 0;
+  int mtu = 0;
+  bool little_endian = true;
+  std::vector<SocketAddress> lanes;
+};
+
+struct JoinReply {
+  std::uint32_t job = 0;
+  std::uint32_t epoch = 0;
+  std::uint64_t key = 0;
+};
+
+struct JobState {
+  enum class Phase : std::uint8_t { forming, running, ended };
+  Phase phase = Phase::forming;
+  std::vector<std::uint16_t> missing;
+  std::vector<std::string> addresses;
+  std::string reason;
+};
+
+/// Requests to one controller, one at a time. Errors name its address.
+class ControllerClient {
+ public:
+  explicit ControllerClient(std::string address) : address_(std::move(address)) {}
+
+  const std::string& address() const { return address_; }
+
+  Expected<SwitchDescription> describe() const;
+  /// `request` is the body of POST /v1/jobs/NAME/join as docs/controller.md has it.
+  Expected<JoinReply> join(const std::string& job, const std::string& token, std::uint32_t size,
+                           std::uint32_t rank, std::uint32_t lanes, std::uint32_t slots,
+                           const std::vector<std::string>& addresses, bool rejoin) const;
+  Expected<JobState> look(const std::string& job, std::uint64_t key, std::uint32_t rank) const;
+  Expected<void> leave(const std::string& job, std::uint64_t key, std::uint32_t rank) const;
+  Expected<void> give(const std::string& job, std::uint64_t key, std::uint32_t rank, const std::string& tag,
+                      const std::string& blob) const;
+  /// All blobs by rank; empty while someone is missing.
+  Expected<std::vector<std::string>> take(const std::string& job, std::uint64_t key,
+                                          const std::string& tag) const;
+  /// The body of any GET, for status displays.
+  Expected<std::string> get(const std::string& path) const;
+
+ private:
+  Expected<std::string> request(const std::string& path, const std::string* body) const;
+
+  std::string address_;  // HOST:PORT
+};
+
+}  // namespace passing::net

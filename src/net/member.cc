@@ -1,0 +1,239 @@
+#include "net/member.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "net/mtu.h"
+
+namespace passing::net {
+namespace {
+
+constexpr std::size_t kReceiveTrains = 16;
+constexpr std::size_t kLargestPacket = wire::packet_bytes(PASSING_MAX_ELEMENTS);
+
+std::string list(const std::vector<std::uint16_t>& ranks) {
+  std::string text;
+  for (const auto rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  return text;
+}
+
+void nap(Duration time) { std::this_thread::sleep_for(std::chrono::nanoseconds(time)); }
+
+}  // namespace
+
+Time monotonic_now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * kSecond + now.tv_nsec;
+}
+
+Expected<std::unique_ptr<Member>> Member::join(const Options& options) {
+  std::unique_ptr<Member> member(new Member(options));
+  const Time deadline = monotonic_now() + options.join_timeout;
+  // The switch may start after its members.
+  for (Duration pause = 20 * kMillisecond;; pause = std::min(2 * pause, kSecond)) {
+    auto description = member->client_.describe();
+    if (description) {
+      member->switch_ = std::move(*description);
+      break;
+    }
+    if (description.error().code != ErrorCode::unreachable || monotonic_now() + pause > deadline) {
+      return tl::unexpected(description.error());
+    }
+    nap(pause);
+  }
+  if (auto opened = member->open_sockets(); !opened) return tl::unexpected(opened.error());
+  if (auto joined = member->join_job(deadline); !joined) return tl::unexpected(joined.error());
+  return member;
+}
+
+Member::~Member() {
+  if (heart_.joinable()) {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    stopping_.notify_all();
+    heart_.join();
+  }
+  if (wake_ >= 0) ::close(wake_);
+}
+
+Expected<void> Member::open_sockets() {
+  if (options_.lanes < 1 || options_.lanes > switch_.lanes.size()) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("lanes is {}: must be 1 to {}", options_.lanes, switch_.lanes.size()));
+  }
+  for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
+    SocketAddress any;
+    any.storage.ss_family = static_cast<sa_family_t>(switch_.lanes[lane].family());
+    any.length = any.family() == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    auto socket = UdpSocket::open(any, {.segmentation = options_.segmentation});
+    if (!socket) return tl::unexpected(socket.error());
+    if (auto connected = socket->connect(switch_.lanes[lane]); !connected) return connected;
+    const int needed = mtu_for_elements(switch_.elements);
+    if (const int mtu = socket->path_mtu(); mtu > 0 && mtu < needed) {
+      return fail(
+          ErrorCode::invalid_argument,
+          fmt::format(
+              "the path to the switch at {} has MTU {}, but the switch is set to {}: start it with --mtu {}",
+              to_string(switch_.lanes[lane]), mtu, switch_.mtu, mtu));
+    }
+    if (lane == 0 && !socket->buffer_warning().empty()) warnings_.push_back(socket->buffer_warning());
+    addresses_.push_back(to_string(socket->local()));
+    sockets_.push_back(std::move(*socket));
+  }
+  return {};
+}
+
+Expected<void> Member::join_job(Time deadline) {
+  const auto reply = client_.join(options_.job, options_.token, options_.size, options_.rank, options_.lanes,
+                                  options_.slots, addresses_, options_.rejoin);
+  if (!reply) return tl::unexpected(reply.error());
+  membership_ = *reply;
+  JobState state;
+  for (Duration pause = 5 * kMillisecond;; pause = std::min(2 * pause, 200 * kMillisecond)) {
+    const auto looked = client_.look(options_.job, membership_.key, options_.rank);
+    if (!looked) return tl::unexpected(looked.error());
+    state = *looked;
+    if (state.phase == JobState::Phase::running) break;
+    if (state.phase == JobState::Phase::ended) {
+      return fail(ErrorCode::epoch_ended, fmt::format("job '{}' has ended: {}", options_.job, state.reason));
+    }
+    if (monotonic_now() + pause > deadline) {
+      static_cast<void>(client_.leave(options_.job, membership_.key, options_.rank));
+      return fail(ErrorCode::deadline,
+                  fmt::format("job '{}' is not complete after {:.1f} s; missing: rank {}", options_.job,
+                              static_cast<double>(options_.join_timeout) / kSecond, list(state.missing)),
+                  state.missing);
+    }
+    nap(pause);
+  }
+  endpoint::Config config{
+      .job = membership_.job,
+      .epoch = membership_.epoch,
+      .key = membership_.key,
+      .member = static_cast<std::uint16_t>(options_.rank),
+      .members = static_cast<std::uint16_t>(options_.size),
+      .tree_members = 0,
+      .lanes = options_.lanes,
+      .slots = options_.slots,
+      .elements = switch_.elements,
+      .order = switch_.little_endian ? endpoint::PayloadOrder::little : endpoint::PayloadOrder::big,
+      .switch_addresses = {},
+      .names = {}};
+  for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
+    config.switch_addresses.push_back(to_protocol(switch_.lanes[lane]));
+  }
+  for (std::uint32_t rank = 0; rank < options_.size; ++rank) {
+    config.names.push_back(fmt::format("rank {} at {}", rank, state.addresses[rank]));
+  }
+  auto endpoint = endpoint::Endpoint::create(std::move(config));
+  if (!endpoint) return tl::unexpected(endpoint.error());
+  endpoint_ = std::move(*endpoint);
+  wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  PASSING_ASSERT(wake_ >= 0);
+  heart_ = std::thread([this] { heartbeat(); });
+  return {};
+}
+
+endpoint::Completion Member::wait() {
+  // What has arrived while the caller did something else counts before any timer.
+  if (!endpoint_->idle()) receive_until(0);
+  for (;;) {
+    send_all();
+    if (auto done = endpoint_->next_completion()) return *done;
+    receive_until(endpoint_->next_timer().value_or(monotonic_now() + kSecond));
+  }
+}
+
+Expected<void> Member::leave(Duration timeout) {
+  Expected<void> result;
+  if (const auto number = endpoint_->leave(monotonic_now() + timeout); number) {
+    for (endpoint::Completion done = wait();; done = wait()) {
+      if (!done.outcome) result = done.outcome;
+      if (done.number == *number) break;
+    }
+  } else {
+    result = tl::unexpected(number.error());
+  }
+  const auto told = client_.leave(options_.job, membership_.key, options_.rank);
+  return result ? told : result;
+}
+
+void Member::send_all() {
+  for (std::uint32_t lane = 0; lane < sockets_.size(); ++lane) {
+    UdpSocket& socket = sockets_[lane];
+    const auto flush = [&] {
+      if (!train_.empty()) socket.send_train(nullptr, train_.bytes(), train_.packet_size());
+      train_.clear();
+    };
+    const Time now = monotonic_now();
+    for (;;) {
+      std::byte* out = train_.room(kLargestPacket);
+      if (out == nullptr) {
+        flush();
+        out = train_.room(kLargestPacket);
+      }
+      const std::size_t size = endpoint_->next_packet(now, lane, out);
+      if (size == 0) break;
+      if (train_.add(size)) continue;
+      flush();  // a longer packet begins a new train
+      std::copy_n(out, size, train_.room(size));
+      train_.add(size);
+    }
+    flush();
+  }
+}
+
+void Member::receive_until(Time limit) {
+  std::vector<pollfd> sources;
+  for (const UdpSocket& socket : sockets_) sources.push_back({socket.descriptor(), POLLIN, 0});
+  sources.push_back({wake_, POLLIN, 0});
+  const Duration left = std::max<Duration>(0, limit - monotonic_now());
+  const timespec timeout{left / kSecond, left % kSecond};
+  if (ppoll(sources.data(), sources.size(), &timeout, nullptr) <= 0) return;
+  for (std::uint32_t lane = 0; lane < sockets_.size(); ++lane) {
+    if (sources[lane].revents == 0) continue;
+    const Time now = monotonic_now();
+    sockets_[lane].receive(kReceiveTrains, [&](const SocketAddress& from, std::span<const std::byte> packet) {
+      endpoint_->receive(now, lane, to_protocol(from), packet);
+    });
+  }
+  if (sources.back().revents != 0) {
+    std::uint64_t count = 0;
+    static_cast<void>(!::read(wake_, &count, sizeof count));
+    const std::lock_guard lock(mutex_);
+    if (!ended_.empty()) endpoint_->end_epoch({ErrorCode::epoch_ended, ended_, {}});
+  }
+}
+
+// Tells the controller that this member lives, and hears when the epoch is over.
+void Member::heartbeat() {
+  Time heard = monotonic_now();
+  std::unique_lock lock(mutex_);
+  while (!stop_ && ended_.empty()) {
+    stopping_.wait_for(lock, std::chrono::nanoseconds(options_.heartbeat));
+    if (stop_) break;
+    lock.unlock();
+    const auto state = client_.look(options_.job, membership_.key, options_.rank);
+    lock.lock();
+    const Time now = monotonic_now();
+    if (state) heard = now;
+    if (state && state->phase == JobState::Phase::ended) ended_ = state->reason;
+    if (!state && state.error().code != ErrorCode::unreachable) ended_ = state.error().message;
+    if (!state && now - heard > options_.silence) ended_ = state.error().message;
+    if (!ended_.empty()) {
+      const std::uint64_t one = 1;
+      static_cast<void>(!::write(wake_, &one, sizeof one));
+    }
+  }
+}
+
+}  // namespace passing::net

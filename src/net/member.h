@@ -1,0 +1,84 @@
+// A member of a job on real sockets: joins by the controller, drives its endpoint, stays alive, leaves.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "endpoint/endpoint.h"
+#include "net/controller_client.h"
+#include "net/udp.h"
+
+namespace passing::net {
+
+/// The clock of members: CLOCK_MONOTONIC in nanoseconds.
+Time monotonic_now();
+
+/// Owned by one thread, which calls everything. One more thread tells the controller that it lives.
+class Member {
+ public:
+  struct Options {
+    std::string controller;  ///< HOST:PORT
+    std::string job;
+    std::string token;
+    std::uint32_t size = 1;
+    std::uint32_t rank = 0;
+    std::uint32_t lanes = 1;
+    std::uint32_t slots = 256;
+    bool rejoin = false;
+    bool segmentation = true;
+    Duration join_timeout = 60 * kSecond;  ///< for the controller to answer and everyone to join
+    Duration heartbeat = 1 * kSecond;
+    Duration silence = 10 * kSecond;  ///< a controller that does not answer for so long is gone
+  };
+
+  /// Returns when all members have joined.
+  static Expected<std::unique_ptr<Member>> join(const Options& options);
+  ~Member();
+
+  /// Queues an operation; see endpoint::Endpoint::submit. The deadline is a time of monotonic_now.
+  Expected<std::uint64_t> submit(const endpoint::Operation& operation) {
+    return endpoint_->submit(operation);
+  }
+  /// Waits for the next operation to end.
+  endpoint::Completion wait();
+  /// Leaves with everyone else, then tells the controller.
+  Expected<void> leave(Duration timeout);
+
+  const endpoint::Endpoint& endpoint() const { return *endpoint_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  bool segmentation() const { return sockets_.front().segmentation(); }
+
+ private:
+  Member(Options options) : options_(std::move(options)), client_(options_.controller) {}
+
+  Expected<void> open_sockets();
+  Expected<void> join_job(Time deadline);
+  void send_all();
+  void receive_until(Time limit);
+  void heartbeat();
+
+  Options options_;
+  ControllerClient client_;
+  SwitchDescription switch_;
+  JoinReply membership_;
+  std::vector<std::string> addresses_;
+  std::vector<UdpSocket> sockets_;  // one per lane
+  std::unique_ptr<endpoint::Endpoint> endpoint_;
+  std::vector<std::string> warnings_;
+  Train train_;
+
+  // The heartbeat thread's word that the epoch is over; wake_ interrupts the wait for packets.
+  int wake_ = -1;
+  std::mutex mutex_;
+  std::condition_variable stopping_;
+  bool stop_ = false;
+  std::string ended_;
+  std::thread heart_;
+};
+
+}  // namespace passing::net
