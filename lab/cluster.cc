@@ -80,16 +80,18 @@ Expected<void> Cluster::build() {
   }
   if (auto made = run({"ip", "-batch", "-"}, links); !made) return tl::unexpected(made.error());
 
+  // IPv6 needs 1280 bytes.
+  const auto six = [&](const std::string& address, const char* device) {
+    return plan_.mtu < 1280 ? std::string() : fmt::format("addr add {}/64 dev {} nodad\n", address, device);
+  };
   std::string inside = fmt::format("link set lo up\nlink add br0 mtu {} type bridge\n", plan_.mtu);
   for (unsigned h = 0; h < plan_.hosts; ++h)
     inside += fmt::format("link set port{} master br0\nlink set port{} up\n", h, h);
-  inside += fmt::format("addr add {}/16 dev br0\naddr add fd77::1/64 dev br0 nodad\nlink set br0 up\n",
-                        switch_ip());
+  inside += fmt::format("addr add {}/16 dev br0\n{}link set br0 up\n", switch_ip(), six("fd77::1", "br0"));
   if (auto made = run({"ip", "-n", sw, "-batch", "-"}, inside); !made) return tl::unexpected(made.error());
   for (unsigned h = 0; h < plan_.hosts; ++h) {
-    const std::string host = fmt::format(
-        "link set lo up\naddr add {}/16 dev eth0\naddr add fd77::{:x}/64 dev eth0 nodad\nlink set eth0 up\n",
-        host_ip(h), h + 2);
+    const std::string host = fmt::format("link set lo up\naddr add {}/16 dev eth0\n{}link set eth0 up\n",
+                                         host_ip(h), six(fmt::format("fd77::{:x}", h + 2), "eth0"));
     if (auto made = run({"ip", "-n", host_namespace(h), "-batch", "-"}, host); !made)
       return tl::unexpected(made.error());
     for (const auto& [where, device] :
@@ -99,6 +101,61 @@ Expected<void> Cluster::build() {
       if (!made) return tl::unexpected(made.error());
     }
   }
+  return impair();
+}
+
+// Loss and duplicates by nftables, since this kernel has no netem. Per packet: trains are cut up before
+// they reach the wire, or a whole one would be lost at once.
+Expected<void> Cluster::impair() {
+  if (plan_.loss == 0 && plan_.duplication == 0 && plan_.reordering == 0) return {};
+  const std::string sw = switch_namespace();
+  for (unsigned h = 0; h <= plan_.hosts; ++h) {
+    const bool host = h < plan_.hosts;
+    const std::string where = host ? host_namespace(h) : sw;
+    std::vector<std::string> devices = {"eth0"};
+    if (!host) {
+      devices = {"br0"};
+      for (unsigned p = 0; p < plan_.hosts; ++p) devices.push_back(fmt::format("port{}", p));
+    }
+    for (const std::string& device : devices) {
+      const auto cut =
+          run({"ip", "netns", "exec", where, "ethtool", "-K", device, "tx-udp-segmentation", "off"});
+      if (!cut) return tl::unexpected(cut.error());
+    }
+    std::string rules = "table ip lab {\n  chain in {\n    type filter hook input priority 0;\n";
+    if (plan_.loss > 0) {
+      rules += fmt::format("    udp length > 30 numgen random mod 10000 < {:.0f} drop\n", 100 * plan_.loss);
+    }
+    rules += "  }\n  chain out {\n    type filter hook output priority 0;\n";
+    if (plan_.duplication > 0) {
+      rules += fmt::format("    udp length > 30 numgen random mod 10000 < {:.0f} dup to {} device {}\n",
+                           100 * plan_.duplication, host ? switch_ip() : host_ip(0), devices[0]);
+    }
+    rules += "  }\n}\n";
+    if (const auto made = run({"ip", "netns", "exec", where, "nft", "-f", "-"}, rules); !made)
+      return tl::unexpected(made.error());
+    if (host && plan_.reordering > 0) {
+      if (auto made = reorder(where, "eth0"); !made) return made;
+    }
+  }
+  return {};
+}
+
+// Some packets take a slower class of the queue and are overtaken by later ones.
+Expected<void> Cluster::reorder(const std::string& where, const std::string& device) {
+  const std::string rate = plan_.rate == "none" ? "10gbit" : plan_.rate;
+  const std::string queues = fmt::format(
+      "qdisc replace dev {0} root handle 1: htb default 10\n"
+      "class add dev {0} parent 1: classid 1:10 htb rate {1} burst 128kb\n"
+      "class add dev {0} parent 1: classid 1:20 htb rate 20mbit burst 2kb\n",
+      device, rate);
+  if (auto made = run({"tc", "-n", where, "-batch", "-"}, queues); !made) return tl::unexpected(made.error());
+  const std::string rules = fmt::format(
+      "table ip late {{\n  chain out {{\n    type filter hook output priority 0;\n"
+      "    udp length > 30 numgen random mod 10000 < {:.0f} meta priority set 1:20\n  }}\n}}\n",
+      100 * plan_.reordering);
+  if (auto made = run({"ip", "netns", "exec", where, "nft", "-f", "-"}, rules); !made)
+    return tl::unexpected(made.error());
   return {};
 }
 

@@ -13,6 +13,9 @@ struct Plan {
   unsigned hosts = 4;
   std::string rate = "none";  ///< of each link, each way, as tc writes it ("1gbit"); none: not shaped
   int mtu = 1500;
+  double loss = 0;         ///< percent of PASSING's packets that each receiver loses
+  double duplication = 0;  ///< percent that arrive twice
+  double reordering = 0;   ///< percent that a host sends late
 };
 
 /// What one direction of a host's link carried, by its queue's own count.
@@ -54,6 +57,8 @@ class Cluster {
  private:
   explicit Cluster(Plan plan);
   Expected<void> build();
+  Expected<void> impair();
+  Expected<void> reorder(const std::string& where, const std::string& device);
 
   Plan plan_;
   std::string prefix_;

@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,106 @@ def clean_clone(_build):
         shutil.rmtree(scratch)
 
 
+# Payload over wire bytes at MTU 1500: 352 elements, our header, UDP, IPv4, Ethernet.
+PAYLOAD = 352 * 4
+CEILING = PAYLOAD / (PAYLOAD + 36 + 8 + 20 + 14)
+ROUNDS = 5
+
+
+def in_lab(build, arguments, command, **options):
+    """Runs a command in a lab of 4 hosts; returns the ranks' JSON lines and what the links carried."""
+    with tempfile.TemporaryDirectory(prefix="passing-claim-") as scratch:
+        links = os.path.join(scratch, "links.json")
+        output = subprocess.check_output(
+            [os.path.join(ROOT, build, "passing"), "lab", "run", "--hosts", "4", "--plain", "--json", links, *arguments,
+             "--", *[word.replace("@SCRATCH@", scratch) for word in command]], text=True, stderr=subprocess.STDOUT, **options)
+        rows = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+        with open(links) as file:
+            carried = json.load(file)["links"]
+    if len(rows) != 4 or not all(row["ok"] and row["verified"] for row in rows):
+        raise RuntimeError("a rank did not report a right result: " + output)
+    # A link that carried less than the tensors did not do what its strategy must.
+    least = rows[0]["bytes"] * rows[0]["repeat"]
+    for link in carried:
+        if min(link["up_bytes"], link["down_bytes"]) < least:
+            raise RuntimeError(f"link of host {link['host']} carried fewer bytes than the tensors have: {link}")
+    return rows
+
+
+def ours(build, elements, repeat, *more):
+    return [os.path.join(ROOT, build, "passing"), "all-reduce", "--elements", str(elements), "--repeat", str(repeat),
+            "--warm-up", "2", "--check-last", "--json", *more]
+
+
+def median_seconds(rows):
+    return statistics.median(row["median_seconds"] for row in rows)
+
+
+def against_echo(build):
+    """Time with sums over time with a contribution echoed to all instead."""
+    ratios = []
+    for _ in range(ROUNDS):
+        command = ours(build, 4_000_000, 10)
+        summed = median_seconds(in_lab(build, [], command))
+        # The echo is no sum, so only the time counts.
+        echoed = subprocess.run([os.path.join(ROOT, build, "passing"), "lab", "run", "--hosts", "4", "--plain",
+                                 "--switch-argument=--echo", "--", *command, "--no-check"], text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
+        rows = [json.loads(line) for line in echoed.splitlines() if line.startswith("{")]
+        ratios.append(summed / median_seconds(rows))
+    return statistics.median(ratios)
+
+
+def against_gloo(build):
+    """Gloo's time over ours, 4 hosts, not shaped, 16 MB, alternating."""
+    ratios = []
+    for _ in range(ROUNDS):
+        mine = median_seconds(in_lab(build, [], ours(build, 4_000_000, 15)))
+        theirs = min(
+            median_seconds(in_lab(build, ["--no-switch"], [os.path.join(ROOT, build, "peer_gloo"), "@SCRATCH@",
+                                                           "4000000", "15", "2", algorithm]))
+            for algorithm in ("ring", "bcube"))
+        ratios.append(theirs / mine)
+    return statistics.median(ratios)
+
+
+def of_ceiling(rate, bits, elements, repeat, loss=None):
+    """Back-to-back operations on shaped links: rate reached, over what headers leave of the link."""
+    def measure(build):
+        samples = []
+        for _ in range(3):
+            arguments = ["--rate", rate] + (["--loss", str(loss)] if loss else [])
+            rows = in_lab(build, arguments, ours(build, elements, repeat, "--in-flight", "2" if elements > 1_000_000 else "8"))
+            slowest = max(row["total_seconds"] for row in rows)
+            samples.append(8 * rows[0]["bytes"] * rows[0]["repeat"] / slowest / bits / CEILING)
+        return statistics.median(samples)
+    return measure
+
+
+def switch_memory(build):
+    """Peak resident memory of a switch that serves a job, in MB."""
+    script = ("%s all-reduce --elements 4000000 --repeat 3 --check-last --json; [ $PASSING_RANK = 0 ] || exit 0;"
+              "pgrep -f 'passing switch --listen 10.77.0.1:9000' | head -n 1 | xargs -I@ grep VmHWM /proc/@/status")
+    output = subprocess.check_output([os.path.join(ROOT, build, "passing"), "lab", "run", "--hosts", "4", "--plain", "--",
+                                      "sh", "-c", script % os.path.join(ROOT, build, "passing")], text=True)
+    return next(int(line.split()[1]) for line in output.splitlines() if line.startswith("VmHWM")) / 1024
+
+
+def member_memory(build):
+    """What a member needs beyond its tensor, in MB."""
+    rows = in_lab(build, [], ours(build, 4_000_000, 5))
+    return max(row["resident_kb"] for row in rows) / 1024 - rows[0]["bytes"] / 2**20
+
+
+def many_jobs(build):
+    """How many of 64 jobs at once on one switch are right on both members."""
+    script = ("for j in $(seq 64); do PASSING_JOB=j$j %s all-reduce --elements 20000 --repeat 3 --slots 64"
+              " --join-timeout 120 --timeout 120 --json & done; wait")
+    output = subprocess.run([os.path.join(ROOT, build, "passing"), "lab", "run", "--hosts", "2", "--plain", "--", "sh", "-c",
+                             script % os.path.join(ROOT, build, "passing")], text=True, stdout=subprocess.PIPE).stdout
+    return sum(json.loads(line)["ok"] for line in output.splitlines() if line.startswith("{")) / 2
+
+
 # name, what it says, comparison, target, unit, measure
 CLAIMS = [
     ("quantise", "scan and quantise 16 MB, against memcpy", ">=", 0.5, "of memcpy", from_micro("quantise")),
@@ -51,6 +152,21 @@ CLAIMS = [
     ("aggregator", "aggregator beyond the slot add, 352 elements, 256 slots", "<=", 80, "ns per packet",
      from_micro("aggregator")),
     ("clean-clone", "make test from a clean clone, dependencies installed", "<", 10, "minutes", clean_clone),
+    ("switch-echo", "4 hosts not shaped, 16 MB: sum against echo", "<=", 2, "x its time", against_echo),
+    ("switch-gloo", "4 hosts not shaped, 16 MB: against Gloo", ">=", 1.2, "x its speed", against_gloo),
+    ("shaped-1g-16m", "4 hosts at 1 Gbit/s, 16 MB back to back", ">=", 0.98, "of ceiling", of_ceiling("1gbit", 1e9, 4_000_000, 10)),
+    ("shaped-1g-1m", "4 hosts at 1 Gbit/s, 1 MB back to back", ">=", 0.95, "of ceiling", of_ceiling("1gbit", 1e9, 250_000, 100)),
+    ("shaped-200m-16m", "4 hosts at 200 Mbit/s, 16 MB back to back", ">=", 0.98, "of ceiling",
+     of_ceiling("200mbit", 2e8, 4_000_000, 4)),
+    ("shaped-200m-1m", "4 hosts at 200 Mbit/s, 1 MB back to back", ">=", 0.95, "of ceiling",
+     of_ceiling("200mbit", 2e8, 250_000, 50)),
+    ("loss-1", "4 hosts at 200 Mbit/s, 16 MB, 1 % loss", ">=", 0.75, "of ceiling", of_ceiling("200mbit", 2e8, 4_000_000, 3, 1)),
+    ("loss-5", "4 hosts at 200 Mbit/s, 16 MB, 5 % loss", ">=", 0.5, "of ceiling", of_ceiling("200mbit", 2e8, 4_000_000, 3, 5)),
+    ("loss-1-1g", "4 hosts at 1 Gbit/s, 16 MB, 1 % loss", ">=", 0.75, "of ceiling", of_ceiling("1gbit", 1e9, 4_000_000, 5, 1)),
+    ("loss-5-1g", "4 hosts at 1 Gbit/s, 16 MB, 5 % loss", ">=", 0.5, "of ceiling", of_ceiling("1gbit", 1e9, 4_000_000, 5, 5)),
+    ("switch-memory", "memory of a switch with the default slots", "<", 64, "MB", switch_memory),
+    ("member-memory", "memory of a member beyond its tensor", "<", 16, "MB", member_memory),
+    ("many-jobs", "64 jobs at once on one switch, all right", ">=", 64, "jobs", many_jobs),
 ]
 
 COMPARE = {">=": lambda a, b: a >= b, "<=": lambda a, b: a <= b, "<": lambda a, b: a < b}
@@ -59,12 +175,15 @@ COMPARE = {">=": lambda a, b: a >= b, "<=": lambda a, b: a <= b, "<": lambda a, 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build/release", help="the build directory")
-    parser.add_argument("--only", help="the name of one claim", choices=[c[0] for c in CLAIMS])
+    parser.add_argument("--only", help="the name of one claim, or several with commas")
     arguments = parser.parse_args()
 
+    unknown = set((arguments.only or CLAIMS[0][0]).split(",")) - {c[0] for c in CLAIMS}
+    if unknown:
+        parser.error(f"no such claim: {', '.join(sorted(unknown))}; there are {', '.join(c[0] for c in CLAIMS)}")
     rows = []
     for name, text, comparison, target, unit, measure in CLAIMS:
-        if arguments.only and arguments.only != name:
+        if arguments.only and name not in arguments.only.split(","):
             continue
         print(f"measuring {name} ...", file=sys.stderr)
         figure = measure(arguments.build)

@@ -172,6 +172,12 @@ void add_lab(CLI::App& app) {
   command->add_option("--mtu", options->plan.mtu, "of all links")
       ->check(whole_number(net::kSmallestMtu, net::kLargestMtu))
       ->capture_default_str();
+  for (const auto& [name, where, what] :
+       {std::tuple{"--loss", &options->plan.loss, "percent of packets that each receiver loses"},
+        {"--duplication", &options->plan.duplication, "percent of packets that arrive twice"},
+        {"--reordering", &options->plan.reordering, "percent of packets that hosts send late"}}) {
+    command->add_option(name, *where, what)->check(CLI::Range(0.0, 50.0));
+  }
   command->add_flag("--no-switch", options->no_switch, "start no switch");
   command
       ->add_option("--switch-argument", options->switch_arguments,

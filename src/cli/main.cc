@@ -9,6 +9,7 @@
 int main(int argc, char** argv) {
   CLI::App app{"PASSING: gradient synchronisation with in-host and in-network aggregation"};
   app.set_version_flag("--version", "passing " PASSING_VERSION_STRING);
+  app.set_config("--config", "", "read options from a TOML file: one table per subcommand");
   app.require_subcommand(1);
   passing::cli::add_switch(app);
   passing::cli::add_all_reduce(app);

@@ -147,7 +147,7 @@ void add_switch(CLI::App& app) {
                     "do not use UDP segmentation offload (for comparison)");
   command->add_flag("--echo", options->echo, "benchmark only: give a contribution back instead of the sum")
       ->group("");
-  command->set_config("--config", "", "read options from a TOML file", false);
+  command->fallthrough();  // for --config
   command->callback([options] {
     if (const int status = run(*options); status != 0) throw CLI::RuntimeError(status);
   });

@@ -273,6 +273,11 @@ Expected<std::unique_ptr<Server>> Server::start(Registry& registry, dataplane::D
   s.http.set_read_timeout(5);
   s.http.set_write_timeout(5);
   s.http.set_tcp_nodelay(true);
+  // Not the library's SO_REUSEPORT: a second switch on the same port must be refused, not share requests.
+  s.http.set_socket_options([](socket_t socket) {
+    const int on = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  });
   s.routes();
   const bool any = options.port == 0;
   s.port = any ? s.http.bind_to_any_port(options.host)

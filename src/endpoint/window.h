@@ -11,7 +11,7 @@ namespace passing::endpoint {
 class Window {
  public:
   explicit Window(std::uint32_t slots)
-      : slots_(slots), floor_(std::min<std::uint32_t>(slots, 8)), size_(std::min<std::uint32_t>(slots, 64)) {}
+      : slots_(slots), start_(std::min<std::uint32_t>(slots, 64)), size_(start_) {}
 
   std::uint32_t size() const { return size_; }
 
@@ -29,12 +29,13 @@ class Window {
     starting_ = false;
     if (now < next_cut_) return;
     next_cut_ = now + round_trip;
-    size_ = std::max(std::min(floor_, size_), size_ - size_ / (by_timer ? 2 : 8));
+    const std::uint32_t floor = std::min(by_timer ? std::min<std::uint32_t>(slots_, 8) : start_, size_);
+    size_ = std::max(floor, size_ - size_ / (by_timer ? 2 : 8));
   }
 
  private:
   std::uint32_t slots_;
-  std::uint32_t floor_;
+  std::uint32_t start_;
   std::uint32_t size_;
   std::uint32_t credit_ = 0;
   bool starting_ = true;

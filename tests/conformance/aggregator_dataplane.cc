@@ -35,25 +35,7 @@ class AggregatorDataplane : public Dataplane {
   bool big_endian() const override { return false; }
 
   std::optional<std::uint64_t> counter(const std::string& name) const override {
-    const auto& counters = aggregator_.counters();
-    const std::pair<const char*, std::uint64_t> plain[] = {{"packets_in", counters.packets_in},
-                                                           {"bytes_in", counters.bytes_in},
-                                                           {"packets_out", counters.packets_out},
-                                                           {"bytes_out", counters.bytes_out},
-                                                           {"adds", counters.adds},
-                                                           {"results", counters.results},
-                                                           {"results_again", counters.results_again},
-                                                           {"duplicates", counters.duplicates},
-                                                           {"notices", counters.notices},
-                                                           {"notices_again", counters.notices_again},
-                                                           {"status_answers", counters.status_answers}};
-    for (const auto& [key, value] : plain) {
-      if (name == key) return value;
-    }
-    for (std::size_t i = 0; i < wire::kDropReasons; ++i) {
-      if (name == wire::to_string(static_cast<wire::Drop>(i))) return counters.drops[i];
-    }
-    return std::nullopt;
+    return counter_by_name(aggregator_.counters(), name);
   }
 
  private:
@@ -61,6 +43,27 @@ class AggregatorDataplane : public Dataplane {
 };
 
 }  // namespace
+
+std::optional<std::uint64_t> counter_by_name(const dataplane::Counters& counters, const std::string& name) {
+  const std::pair<const char*, std::uint64_t> plain[] = {{"packets_in", counters.packets_in},
+                                                         {"bytes_in", counters.bytes_in},
+                                                         {"packets_out", counters.packets_out},
+                                                         {"bytes_out", counters.bytes_out},
+                                                         {"adds", counters.adds},
+                                                         {"results", counters.results},
+                                                         {"results_again", counters.results_again},
+                                                         {"duplicates", counters.duplicates},
+                                                         {"notices", counters.notices},
+                                                         {"notices_again", counters.notices_again},
+                                                         {"status_answers", counters.status_answers}};
+  for (const auto& [key, value] : plain) {
+    if (name == key) return value;
+  }
+  for (std::size_t i = 0; i < wire::kDropReasons; ++i) {
+    if (name == wire::to_string(static_cast<wire::Drop>(i))) return counters.drops[i];
+  }
+  return std::nullopt;
+}
 
 std::unique_ptr<Dataplane> make_aggregator(const dataplane::Capabilities& capabilities) {
   return std::make_unique<AggregatorDataplane>(capabilities);

@@ -11,7 +11,8 @@
 namespace passing::conformance {
 namespace {
 
-constexpr Candidate kCandidates[] = {{"aggregator", make_aggregator}};
+constexpr Candidate kCandidates[] = {
+    {"aggregator", make_aggregator}, {"sockets", make_sockets}, {"plain_sockets", make_plain_sockets}};
 
 Address address_of(std::uint32_t job, std::uint16_t member, std::uint32_t lane) {
   Address address;

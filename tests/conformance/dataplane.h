@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "dataplane/jobs.h"
+#include "dataplane/aggregator.h"
 
 namespace passing::conformance {
 
@@ -36,5 +36,9 @@ struct Candidate {
 };
 
 std::unique_ptr<Dataplane> make_aggregator(const dataplane::Capabilities& capabilities);
+std::unique_ptr<Dataplane> make_sockets(const dataplane::Capabilities& capabilities);
+std::unique_ptr<Dataplane> make_plain_sockets(const dataplane::Capabilities& capabilities);
+
+std::optional<std::uint64_t> counter_by_name(const dataplane::Counters& counters, const std::string& name);
 
 }  // namespace passing::conformance

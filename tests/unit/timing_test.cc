@@ -41,8 +41,12 @@ TEST(Window, Section61StaysBetweenItsFloorAndTheSlots) {
     Window window(slots);
     for (int i = 0; i < 2000; ++i) window.on_result();
     EXPECT_EQ(window.size(), slots);
-    for (Time now = 0; now < 100; ++now) window.on_loss(now * kSecond, kMillisecond, now % 3 == 0);
+    for (Time now = 0; now < 100; ++now) window.on_loss(now * kSecond, kMillisecond, false);
+    EXPECT_EQ(window.size(), std::min(slots, 64U));
+    for (Time now = 100; now < 200; ++now) window.on_loss(now * kSecond, kMillisecond, true);
     EXPECT_EQ(window.size(), std::min(slots, 8U));
+    window.on_loss(300 * kSecond, kMillisecond, false);
+    EXPECT_EQ(window.size(), std::min(slots, 8U)) << "a cut never enlarges it";
     for (int i = 0; i < 100'000; ++i) window.on_result();
     EXPECT_EQ(window.size(), slots);
   }
@@ -51,6 +55,7 @@ TEST(Window, Section61StaysBetweenItsFloorAndTheSlots) {
 TEST(Window, Section61LossCountsOncePerRoundTrip) {
   for (const bool by_timer : {false, true}) {
     Window window(256);
+    for (int i = 0; i < 100; ++i) window.on_result();
     const std::uint32_t before = window.size();
     for (int i = 0; i < 50; ++i) window.on_loss(1000, kMillisecond, by_timer);
     EXPECT_EQ(window.size(), before - before / (by_timer ? 2 : 8));

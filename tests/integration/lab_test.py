@@ -1,0 +1,106 @@
+"""The lab: namespaces, links, counters, and that nothing is left behind. Needs root."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from harness import PASSING
+
+
+def namespaces():
+    return {line.split()[0] for line in subprocess.check_output(["ip", "netns", "list"], text=True).splitlines()
+            if line.startswith("passing-")}
+
+
+def lab(*arguments, command, timeout=120):
+    return subprocess.run([PASSING, "lab", "run", *arguments, "--", *command], capture_output=True, text=True, timeout=timeout)
+
+
+class Lab(unittest.TestCase):
+    def setUp(self):
+        self.assertEqual(os.geteuid(), 0, "the lab needs root")
+        self.before = namespaces()
+
+    def tearDown(self):
+        self.assertEqual(namespaces() - self.before, set(), "namespaces were left behind")
+
+    def test_sums_in_namespaces(self):
+        for arguments in (["--hosts", "2"], ["--hosts", "4", "--mtu", "576"], ["--hosts", "4", "--mtu", "9000"],
+                          ["--hosts", "2", "--ranks", "3"], ["--hosts", "16"]):
+            result = lab(*arguments, command=[PASSING, "all-reduce", "--elements", "100000", "--repeat", "3"])
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertIn("every element right", result.stdout)
+
+    def test_loss_duplication_and_reordering(self):
+        for arguments in (["--loss", "10"], ["--duplication", "10"], ["--reordering", "10"],
+                          ["--loss", "5", "--duplication", "5", "--reordering", "5"]):
+            result = lab("--hosts", "3", *arguments,
+                         command=[PASSING, "all-reduce", "--elements", "200000", "--repeat", "2", "--timeout", "60"])
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertIn("every element right", result.stdout)
+
+    def test_links_carry_each_tensor_once_each_way(self):
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            result = lab("--hosts", "3", "--rate", "500mbit", "--json", file.name,
+                         command=[PASSING, "all-reduce", "--elements", "2000000", "--repeat", "4"])
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            for link in json.load(file)["links"]:
+                for way in ("up_bytes", "down_bytes"):
+                    self.assertGreater(link[way], 4 * 8_000_000)
+                    self.assertLess(link[way], 1.08 * 4 * 8_000_000)
+
+    def test_ranks_have_their_variables_and_host_names(self):
+        result = lab("--hosts", "2", "--ranks", "2", "--no-switch",
+                     command=["sh", "-c", "echo $(hostname) $PASSING_RANK/$PASSING_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $RANK"])
+        self.assertEqual(result.returncode, 0)
+        for line in ("[0] host0 0/4 0/2 0", "[1] host0 1/4 1/2 1", "[2] host1 2/4 0/2 2", "[3] host1 3/4 1/2 3"):
+            self.assertIn(line, result.stdout)
+
+    def test_the_first_failure_is_returned(self):
+        result = lab("--hosts", "3", "--no-switch", command=["sh", "-c", "exit $((PASSING_RANK * 7))"])
+        self.assertEqual(result.returncode, 7)
+        self.assertEqual(lab("--hosts", "1", "--no-switch", command=["/nonexistent"]).returncode, 127)
+        self.assertEqual(lab("--hosts", "0", command=["true"]).returncode, 2)
+        self.assertEqual(lab("--hosts", "1", "--rate", "fast", command=["true"]).returncode, 1)
+
+    def test_interrupted(self):
+        for how in (signal.SIGINT, signal.SIGTERM):
+            process = subprocess.Popen([PASSING, "lab", "run", "--hosts", "2", "--", "sleep", "1000"], stdout=subprocess.DEVNULL)
+            self.wait_for(process.pid, 3)
+            process.send_signal(how)
+            self.assertEqual(process.wait(timeout=15), 128 + how)
+
+    def test_killed_and_tidied_up_by_the_next(self):
+        process = subprocess.Popen([PASSING, "lab", "run", "--hosts", "2", "--", "sleep", "987654"], stdout=subprocess.DEVNULL)
+        self.wait_for(process.pid, 3)
+        process.kill()
+        process.wait()
+        self.assertTrue(namespaces() - self.before)
+        deadline = time.monotonic() + 5
+        while subprocess.run(["pgrep", "-f", "^sleep 987654"], stdout=subprocess.DEVNULL).returncode == 0:
+            self.assertLess(time.monotonic(), deadline, "children outlived the lab")
+            time.sleep(0.05)
+        self.assertEqual(lab("--hosts", "1", "--no-switch", command=["true"]).returncode, 0)
+
+    def test_two_at_once(self):
+        processes = [subprocess.Popen([PASSING, "lab", "run", "--hosts", "2", "--", PASSING, "all-reduce", "--elements", "50000",
+                                       "--repeat", "5"], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        for process in processes:
+            output, _ = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 0, output)
+
+    def wait_for(self, pid, count):
+        deadline = time.monotonic() + 10
+        while len([n for n in namespaces() if re.match(rf"passing-{pid}-", n)]) < count:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
