@@ -9,7 +9,7 @@ JOBS ?= $(shell nproc)
 CONFIGURE_FLAGS := $(if $(CI),-DPASSING_WERROR=ON)
 
 .NOTPARALLEL:
-.PHONY: help deps configure build test demo bench claims fuzz lint format mutate sanitize clean
+.PHONY: help deps configure build test demo bench claims fuzz lint format mutate sanitize soak clean
 
 help:
 	@echo "make demo      dependencies, build, and a simulated job to watch"
@@ -20,6 +20,7 @@ help:
 	@echo "make claims    measure what the documentation promises; ONLY=name for one"
 	@echo "make fuzz      fuzz for SECONDS=60 per target"
 	@echo "make sanitize  the tests under address, undefined and thread sanitizers"
+	@echo "make soak      random jobs on one switch for SECONDS=60: nothing may leak"
 	@echo "make mutate    deliberate faults, each of which a test must catch; ONLY=name for one"
 	@echo "make lint      formatting and static analysis"
 	@echo "make format    format the sources"
@@ -63,6 +64,9 @@ fuzz: deps | build-dir
 sanitize: deps
 	$(MAKE) build PRESET=asan && ctest --preset asan -j $(JOBS)
 	$(MAKE) build PRESET=tsan && ctest --preset tsan -j $(JOBS)
+
+soak: deps command
+	PASSING=$(BUILD)/passing PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/integration/soak.py $(SECONDS)
 
 mutate: deps
 	tests/mutation/mutate.py $(if $(ONLY),--only $(ONLY))

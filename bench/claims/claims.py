@@ -130,9 +130,9 @@ def switch_memory(build):
 
 
 def member_memory(build):
-    """What a member needs beyond its tensor, in MB."""
+    """What a member needs beyond its tensors, in MB."""
     rows = in_lab(build, [], ours(build, 4_000_000, 5))
-    return max(row["resident_kb"] for row in rows) / 1024 - rows[0]["bytes"] / 2**20
+    return max(row["resident_kb"] - row["tensor_kb"] for row in rows) / 1024
 
 
 def many_jobs(build):
