@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "shell.h"
@@ -23,6 +24,15 @@ constexpr const char* kPrefix = "passing-";  // then the process, then the place
 // stops progress. The count of an unshaped link needs a queue too.
 std::string queue(const std::string& rate) {
   return rate == "none" ? "pfifo limit 20000" : fmt::format("tbf rate {} burst 128kb limit 1mb", rate);
+}
+
+// Ends what still runs in a namespace of ours, then removes it; its interfaces go with it.
+void remove(const std::string& name) {
+  if (const auto pids = run({"ip", "netns", "pids", name})) {
+    std::istringstream stream(*pids);
+    for (pid_t pid = 0; stream >> pid;) kill(pid, SIGKILL);
+  }
+  static_cast<void>(run({"ip", "netns", "del", name}));
 }
 
 Expected<LinkCount> count(const std::string& where, const std::string& device) {
@@ -187,7 +197,7 @@ void Cluster::remove_leftovers() {
     const auto owner = static_cast<pid_t>(std::atol(name.c_str() + std::string(kPrefix).size()));
     if (owner > 0 && kill(owner, 0) != 0 && errno == ESRCH) stale.insert(name);
   }
-  for (const std::string& name : stale) static_cast<void>(run({"ip", "netns", "del", name}));
+  for (const std::string& name : stale) remove(name);
 }
 
 }  // namespace passing::lab

@@ -152,7 +152,7 @@ void Launcher::reap() {
 void Launcher::end_all() {
   for (const int signal : {SIGTERM, SIGKILL}) {
     for (const Child& child : children_) {
-      if (!child.ended) kill(-child.pid, signal);
+      kill(-child.pid, signal);  // the whole group: its leader may have ended before others
     }
     for (int waited = 0; waited < 4000; waited += 20) {
       reap();

@@ -21,8 +21,8 @@ struct Process {
   std::string prefix;                              ///< before each line of output
 };
 
-/// Starts processes and watches over them. One thread. Children die with this process, even if it is
-/// killed.
+/// Starts processes and watches over them. One thread. A child dies with this process,
+/// even if that is killed; what a child started and left behind is ended by the cluster.
 class Launcher {
  public:
   Launcher();
@@ -36,7 +36,7 @@ class Launcher {
   int wait_from(std::size_t from);
   /// Passes output on for a while; stops early if `done` says so. False if process `index` has ended.
   bool watch(std::size_t index, int milliseconds, const std::function<bool()>& done);
-  /// SIGTERM, then SIGKILL after two seconds.
+  /// SIGTERM, then SIGKILL after four seconds, to each process's whole group.
   void end_all();
 
  private:

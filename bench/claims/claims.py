@@ -90,6 +90,8 @@ def against_echo(build):
                                  "--switch-argument=--echo", "--", *command, "--no-check"], text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
         rows = [json.loads(line) for line in echoed.splitlines() if line.startswith("{")]
+        if len(rows) != 4 or not all(row["ok"] for row in rows):
+            raise RuntimeError("the echo did not run: " + echoed)
         ratios.append(summed / median_seconds(rows))
     return statistics.median(ratios)
 
@@ -121,12 +123,26 @@ def of_ceiling(rate, bits, elements, repeat, loss=None):
 
 
 def switch_memory(build):
-    """Peak resident memory of a switch that serves a job, in MB."""
-    script = ("%s all-reduce --elements 4000000 --repeat 3 --check-last --json; [ $PASSING_RANK = 0 ] || exit 0;"
-              "pgrep -f 'passing switch --listen 10.77.0.1:9000' | head -n 1 | xargs -I@ grep VmHWM /proc/@/status")
-    output = subprocess.check_output([os.path.join(ROOT, build, "passing"), "lab", "run", "--hosts", "4", "--plain", "--",
-                                      "sh", "-c", script % os.path.join(ROOT, build, "passing")], text=True)
-    return next(int(line.split()[1]) for line in output.splitlines() if line.startswith("VmHWM")) / 1024
+    """Peak resident memory of a switch whose slots have nearly all been used, in MB."""
+    command = os.path.join(ROOT, build, "passing")
+    lab = subprocess.Popen([command, "lab", "run", "--hosts", "2", "--plain", "--", command, "all-reduce", "--elements", "8000000",
+                            "--lanes", "5", "--slots", "2048", "--repeat", "2", "--pause", "3"], stdout=subprocess.DEVNULL)
+    peak = 0
+    while lab.poll() is None:
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/cmdline") as file:
+                    words = file.read().split("\0")
+                with open(f"/proc/{pid}/status") as file:
+                    status = dict(line.split(":", 1) for line in file if ":" in line)
+            except OSError:
+                continue
+            if words[1:2] == ["switch"] and int(status["PPid"]) == lab.pid:
+                peak = max(peak, int(status["VmHWM"].split()[0]))
+        time.sleep(0.2)
+    if lab.returncode != 0 or peak == 0:
+        raise RuntimeError("the job failed, or no switch was seen")
+    return peak / 1024
 
 
 def member_memory(build):
@@ -136,12 +152,16 @@ def member_memory(build):
 
 
 def many_jobs(build):
-    """How many of 64 jobs at once on one switch are right on both members."""
-    script = ("for j in $(seq 64); do PASSING_JOB=j$j %s all-reduce --elements 20000 --repeat 3 --slots 64"
-              " --join-timeout 120 --timeout 120 --json & done; wait")
+    """How many jobs one switch was seen to run at the same time, all of them right on both members."""
+    script = ("for j in $(seq 64); do PASSING_JOB=j$j @ all-reduce --elements 20000 --repeat 4 --pause 6 --slots 64"
+              " --join-timeout 120 --timeout 120 --json & done;"
+              "if [ $PASSING_RANK = 0 ]; then for i in $(seq 40); do @ status $PASSING_CONTROLLER --json; sleep 0.5; done; fi; wait")
     output = subprocess.run([os.path.join(ROOT, build, "passing"), "lab", "run", "--hosts", "2", "--plain", "--", "sh", "-c",
-                             script % os.path.join(ROOT, build, "passing")], text=True, stdout=subprocess.PIPE).stdout
-    return sum(json.loads(line)["ok"] for line in output.splitlines() if line.startswith("{")) / 2
+                             script.replace("@", os.path.join(ROOT, build, "passing"))], text=True, stdout=subprocess.PIPE).stdout
+    rows = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    right = sum(row.get("ok", False) for row in rows) / 2
+    running = max(sum(job["state"] == "running" for job in row["jobs"]) for row in rows if "jobs" in row)
+    return min(right, running)
 
 
 # name, what it says, comparison, target, unit, measure

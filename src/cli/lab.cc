@@ -99,11 +99,12 @@ nlohmann::json describe(const std::vector<lab::Link>& links) {
 }
 
 int run(const Options& options) {
+  // First: from here on signals are ours, so that none can end us between two namespaces.
+  lab::Launcher launcher;
   auto cluster = lab::Cluster::create(options.plan);
   if (!cluster) return complain(cluster.error().message);
   int status = 0;
   {
-    lab::Launcher launcher;
     std::size_t first = 0;
     if (!options.no_switch) {
       if (auto started = start_switch(options, *cluster, launcher); !started)
@@ -140,6 +141,7 @@ int run(const Options& options) {
                    link.up.drops + link.down.drops);
       }
     }
+    launcher.end_all();
   }
   return status;
 }

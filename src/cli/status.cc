@@ -63,7 +63,7 @@ std::string table(const json& jobs, const std::map<std::string, double>& metrics
       "again, {:.0f} duplicates, "
       "{:.0f} drops\n\n",
       8e-9 * rate("passing_bytes_in_total"), 8e-9 * rate("passing_bytes_out_total"),
-      rate("passing_results_total"), value("passing_results_total"), value("passing_results_again_total"),
+      rate("passing_results_total"), value("passing_results_total"), value("passing_retransmissions_total"),
       value("passing_duplicates_total"), value("passing_drops_total"));
   text += fmt::format("{:<24} {:<10} {:>6} {:>6} {:>6} {:>6}  {}\n", "job", "state", "epoch", "joined",
                       "lanes", "slots", "waiting for");
@@ -87,6 +87,11 @@ int run(const Options& options) {
   const net::ControllerClient client(options.address);
   std::map<std::string, double> before;
   auto last = std::chrono::steady_clock::now();
+  if (!options.watch) {
+    // Rates need two looks.
+    if (const auto first = client.get("/metrics")) before = read_metrics(*first);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
   for (;;) {
     const auto jobs = client.get("/v1/jobs");
     const auto metrics = client.get("/metrics");

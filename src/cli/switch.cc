@@ -71,6 +71,8 @@ int run(const Options& options) {
     const auto found = net::interface_mtu(*listen);
     if (!found) return complain(found.error().message);
     mtu = *found;
+    if (mtu < net::kSmallestMtu)
+      return complain(fmt::format("the interface has MTU {}: must be at least {}", mtu, net::kSmallestMtu));
   }
   dataplane::UserspaceDataplane::Options plan{.listen = *listen,
                                               .threads = options.threads,
@@ -78,6 +80,12 @@ int run(const Options& options) {
                                               .segmentation = !options.no_segmentation,
                                               .echo = options.echo};
   plan.capabilities.slots = options.slots != 0 ? options.slots : default_slots(plan.capabilities.elements);
+
+  if (plan.capabilities.slots < options.threads) {
+    return complain(fmt::format("--slots is {}: must be at least --threads, {}", plan.capabilities.slots,
+                                options.threads));
+  }
+  plan.capabilities.slots = plan.capabilities.slots / options.threads * options.threads;
 
   const int signals = ending_signals();
   auto dataplane = dataplane::UserspaceDataplane::start(plan);

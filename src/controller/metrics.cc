@@ -39,6 +39,8 @@ std::string metrics_text(const dataplane::Totals& totals, const std::vector<JobV
   counter("passing_bytes_in_total", "Bytes received, headers of PASSING included", c.bytes_in);
   counter("passing_packets_out_total", "Packets sent", c.packets_out);
   counter("passing_bytes_out_total", "Bytes sent", c.bytes_out);
+  counter("passing_retransmissions_total", "Contributions that members sent again", c.retransmissions);
+  counter("passing_send_failures_total", "Packets that the kernel refused to send", totals.send_failures);
   counter("passing_adds_total", "Contributions added to a slot", c.adds);
   counter("passing_results_total", "Chunks completed", c.results);
   counter("passing_results_again_total", "Results sent again to one member", c.results_again);
@@ -61,18 +63,21 @@ std::string metrics_text(const dataplane::Totals& totals, const std::vector<JobV
 
   MetricFamily in_use =
       family("passing_job_chunks_held", "Chunks that slots of the job hold", MetricType::Gauge);
+  MetricFamily completed =
+      family("passing_job_chunks_total", "Chunks of the job completed in this epoch", MetricType::Counter);
   MetricFamily lag = family("passing_member_lag_chunks", "Filling chunks that lack the member's contribution",
                             MetricType::Gauge);
   MetricFamily waiting =
       family("passing_job_waiting_seconds", "How long the oldest chunk has waited", MetricType::Gauge);
   for (const JobView& job : jobs) {
     add(in_use, job.slots_in_use, {{"job", job.name}});
+    add(completed, static_cast<double>(job.completed), {{"job", job.name}});
     add(waiting, job.waiting_seconds, {{"job", job.name}});
     for (std::size_t m = 0; m < job.lag.size(); ++m) {
       add(lag, static_cast<double>(job.lag[m]), {{"job", job.name}, {"member", std::to_string(m)}});
     }
   }
-  for (MetricFamily* each : {&in_use, &lag, &waiting}) families.push_back(std::move(*each));
+  for (MetricFamily* each : {&in_use, &completed, &lag, &waiting}) families.push_back(std::move(*each));
   return prometheus::TextSerializer{}.Serialize(families);
 }
 

@@ -68,10 +68,11 @@ Expected<void> Registry::check(const JoinRequest& request) const {
 Expected<Membership> Registry::join(Time now, const JoinRequest& request) {
   if (auto valid = check(request); !valid) return tl::unexpected(valid.error());
   const std::lock_guard lock(mutex_);
-  auto found = find_or_create(request);
+  if (!ending_.empty()) return fail(ErrorCode::epoch_ended, ending_);
+  auto found = find_or_create(now, request);
   if (!found) return tl::unexpected(found.error());
   Job& job = **found;
-  auto place = place_for(job, request);
+  auto place = place_for(now, job, request);
   if (!place) return tl::unexpected(place.error());
   Epoch& epoch = **place;
   epoch.members[request.rank] = {
@@ -82,25 +83,35 @@ Expected<Membership> Registry::join(Time now, const JoinRequest& request) {
 }
 
 // The first member creates the job; the others must know its token and agree with it.
-Expected<Registry::Job*> Registry::find_or_create(const JoinRequest& request) {
+Expected<Registry::Job*> Registry::find_or_create(Time now, const JoinRequest& request) {
   const auto found = jobs_.find(request.job);
   if (found == jobs_.end()) {
-    std::uint32_t free = dataplane_.totals().free_slots;
-    // Jobs that are still forming have been promised theirs.
+    // Lane l takes its slots from thread l mod T; jobs that are still forming have been promised theirs.
+    std::vector<std::uint32_t> free = dataplane_.totals().free_by_thread;
+    const auto need = [&](std::uint32_t lanes, std::uint32_t slots, std::size_t thread) {
+      return static_cast<std::uint32_t>((lanes + free.size() - 1 - thread) / free.size()) * slots;
+    };
     for (const auto& [name, other] : jobs_) {
-      if (!other.current->installed) free -= std::min(free, other.lanes * other.slots);
+      if (other.current->installed || !other.current->ended.empty()) continue;
+      for (std::size_t t = 0; t < free.size(); ++t)
+        free[t] -= std::min(free[t], need(other.lanes, other.slots, t));
     }
-    if (request.lanes * request.slots > free) {
-      return fail(ErrorCode::no_capacity,
-                  fmt::format("job '{}' asks for {} lanes x {} slots, of {} slots free", request.job,
-                              request.lanes, request.slots, free));
+    for (std::size_t t = 0; t < free.size(); ++t) {
+      if (need(request.lanes, request.slots, t) <= free[t]) continue;
+      return fail(
+          ErrorCode::no_capacity,
+          fmt::format("job '{}' asks for {} lanes x {} slots, of {} slots free{}", request.job, request.lanes,
+                      request.slots, free[t], free.size() > 1 ? " on each thread of the switch" : ""));
+    }
+    if (jobs_.size() >= options_.jobs) {
+      return fail(ErrorCode::no_capacity, fmt::format("the switch has {} jobs already", jobs_.size()));
     }
     Job job{.id = next_id_++,
             .token = request.token,
             .size = request.size,
             .lanes = request.lanes,
             .slots = request.slots};
-    job.current = new_epoch(job);
+    job.current = new_epoch(job, now);
     return &jobs_.emplace(request.job, std::move(job)).first->second;
   }
   Job& job = found->second;
@@ -117,7 +128,7 @@ Expected<Registry::Job*> Registry::find_or_create(const JoinRequest& request) {
 }
 
 // The epoch that a member joins: the current one while it forms, else the next.
-Expected<Registry::Epoch*> Registry::place_for(Job& job, const JoinRequest& request) {
+Expected<Registry::Epoch*> Registry::place_for(Time now, Job& job, const JoinRequest& request) {
   Epoch& current = *job.current;
   Member& holder = current.members[request.rank];
   const bool forming = !current.installed && current.ended.empty();
@@ -133,7 +144,7 @@ Expected<Registry::Epoch*> Registry::place_for(Job& job, const JoinRequest& requ
     depart(job, current, request.rank);
   }
   if (forming) return &current;
-  if (!job.next) job.next = new_epoch(job);
+  if (!job.next) job.next = new_epoch(job, now);
   Member& next_holder = job.next->members[request.rank];
   if (next_holder.joined && !request.rejoin) {
     return refuse(
@@ -143,11 +154,12 @@ Expected<Registry::Epoch*> Registry::place_for(Job& job, const JoinRequest& requ
   return job.next.get();
 }
 
-std::unique_ptr<Registry::Epoch> Registry::new_epoch(Job& job) const {
+std::unique_ptr<Registry::Epoch> Registry::new_epoch(Job& job, Time now) const {
   auto epoch = std::make_unique<Epoch>();
   epoch->number = ++job.epochs;
   epoch->key = random_key();
   epoch->members.resize(job.size);
+  epoch->began = now;
   return epoch;
 }
 
@@ -257,17 +269,21 @@ Expected<void> Registry::give(const std::string& name, std::uint64_t key, std::u
   Epoch& epoch = **found;
   if (rank >= epoch.members.size())
     return refuse(fmt::format("rank is {}: must be 0 to {}", rank, epoch.members.size() - 1));
-  if (tag.size() > kLongestName || epoch.blob_bytes + blob.size() > options_.blob_bytes) {
-    return refuse(fmt::format(
-        "the blobs of job '{}' have {} bytes: at most {} fit, under tags of at most {} characters", name,
-        epoch.blob_bytes + blob.size(), options_.blob_bytes, kLongestName));
-  }
-  auto& exchange = epoch.blobs[tag];
-  if (const auto before = exchange.find(rank); before != exchange.end() && before->second != blob) {
+  if (!epoch.members[rank].joined) return refuse(fmt::format("rank {} has not joined", rank));
+  const auto given = epoch.blobs.find(tag);
+  if (given != epoch.blobs.end() && given->second.count(rank) != 0) {
+    if (given->second.at(rank) == blob) return {};  // asked again
     return refuse(fmt::format("rank {} gave another blob under '{}' before", rank, tag));
   }
-  epoch.blob_bytes += blob.size();
-  exchange[rank] = std::move(blob);
+  // Every entry costs something, also an empty one.
+  const std::size_t cost = blob.size() + tag.size() + 128;
+  if (tag.size() > kLongestName || epoch.blob_bytes + cost > options_.blob_bytes) {
+    return refuse(fmt::format(
+        "the blobs of job '{}' have {} bytes: at most {} fit, under tags of at most {} characters", name,
+        epoch.blob_bytes + cost, options_.blob_bytes, kLongestName));
+  }
+  epoch.blob_bytes += cost;
+  epoch.blobs[tag][rank] = std::move(blob);
   return {};
 }
 
@@ -276,7 +292,9 @@ Expected<Registry::Blobs> Registry::take(const std::string& name, std::uint64_t 
   const auto found = authorised(name, key);
   if (!found) return tl::unexpected(found.error());
   Epoch& epoch = **found;
-  const auto& exchange = epoch.blobs[tag];
+  static const std::map<std::uint32_t, std::string> kNothing;
+  const auto exchanged = epoch.blobs.find(tag);
+  const auto& exchange = exchanged == epoch.blobs.end() ? kNothing : exchanged->second;
   Blobs blobs;
   for (std::uint16_t r = 0; r < epoch.members.size(); ++r) {
     const auto blob = exchange.find(r);
@@ -318,6 +336,7 @@ void Registry::housekeeping(Time now) {
     sum.lag.resize(job.size);
     for (const auto& part : dataplane_.progress(job.id)) {
       sum.slots_in_use += part.slots_in_use;
+      sum.completed += part.completed;
       for (std::size_t m = 0; m < sum.lag.size(); ++m) sum.lag[m] += part.lag[m];
       if (part.missing != 0) {
         sum.missing = part.missing;
@@ -334,6 +353,7 @@ void Registry::housekeeping(Time now) {
 
 void Registry::end_all(const std::string& reason) {
   const std::lock_guard lock(mutex_);
+  ending_ = reason;
   for (auto& [name, job] : jobs_) {
     for (Epoch* epoch : {job.current.get(), job.next.get()}) {
       if (epoch != nullptr && epoch->ended.empty()) epoch->ended = reason;
@@ -370,6 +390,7 @@ std::vector<JobView> Registry::view(Time now) {
                 .slots = job.slots};
     row.slots_in_use = epoch.progress.slots_in_use;
     row.lag = epoch.progress.lag;
+    row.completed = epoch.progress.completed;
     for (std::uint16_t r = 0; r < epoch.members.size(); ++r) {
       const Member& member = epoch.members[r];
       if (member.joined && !member.departed) row.joined.push_back(r);
@@ -377,6 +398,7 @@ std::vector<JobView> Registry::view(Time now) {
       if (!epoch.installed && !member.joined) row.waiting_for.push_back(r);
       if (epoch.installed && (epoch.missing >> r & 1) != 0) row.waiting_for.push_back(r);
     }
+    if (!epoch.installed) row.waiting_seconds = static_cast<double>(now - epoch.began) / kSecond;
     if (epoch.missing != 0) row.waiting_seconds = static_cast<double>(now - epoch.missing_since) / kSecond;
     rows.push_back(std::move(row));
   }

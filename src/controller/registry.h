@@ -51,6 +51,7 @@ struct JobView {
   std::uint32_t slots = 0;
   std::vector<std::uint16_t> joined;
   std::uint32_t slots_in_use = 0;
+  std::uint64_t completed = 0;
   std::vector<std::uint64_t> lag;
   std::vector<std::uint16_t> waiting_for;
   double waiting_seconds = 0;
@@ -63,6 +64,7 @@ class Registry {
   struct Options {
     Duration lease = 10 * kSecond;       ///< a member not heard of for so long is dead
     std::size_t blob_bytes = 16U << 20;  ///< per job
+    std::size_t jobs = 4096;             ///< at once
   };
 
   Registry(dataplane::Dataplane& dataplane, const Options& options)
@@ -86,7 +88,7 @@ class Registry {
   void housekeeping(Time now);
   /// Ends every job: its members hear `reason` when they next look.
   void end_all(const std::string& reason);
-  /// Members that have not heard of the end yet.
+  /// Members that have not departed.
   std::size_t members_present();
   std::vector<JobView> view(Time now);
   dataplane::Totals totals();
@@ -104,6 +106,7 @@ class Registry {
     std::uint64_t key = 0;
     bool installed = false;
     std::string ended;  // why, if it has
+    Time began = 0;
     std::vector<Member> members;
     std::map<std::string, std::map<std::uint32_t, std::string>> blobs;  // by tag, then rank
     std::size_t blob_bytes = 0;
@@ -125,10 +128,10 @@ class Registry {
   };
 
   Expected<void> check(const JoinRequest& request) const;
-  Expected<Job*> find_or_create(const JoinRequest& request);
-  Expected<Epoch*> place_for(Job& job, const JoinRequest& request);
+  Expected<Job*> find_or_create(Time now, const JoinRequest& request);
+  Expected<Epoch*> place_for(Time now, Job& job, const JoinRequest& request);
   Expected<Epoch*> authorised(const std::string& job, std::uint64_t key);
-  std::unique_ptr<Epoch> new_epoch(Job& job) const;
+  std::unique_ptr<Epoch> new_epoch(Job& job, Time now) const;
   Expected<void> install_if_complete(Job& job);
   void depart(Job& job, Epoch& epoch, std::uint32_t rank);
   void tidy(const std::string& name);
@@ -138,6 +141,7 @@ class Registry {
   std::mutex mutex_;
   std::map<std::string, Job> jobs_;
   std::uint32_t next_id_ = 1;
+  std::string ending_;  // why no more members are admitted
 };
 
 }  // namespace passing::controller

@@ -28,7 +28,8 @@ Time now() {
 
 void answer(httplib::Response& response, const json& body, int status = 200) {
   response.status = status;
-  response.set_content(body.dump(), "application/json");
+  // Requests may carry bytes that are no UTF-8; an answer must not throw for them.
+  response.set_content(body.dump(-1, ' ', false, json::error_handler_t::replace), "application/json");
 }
 
 void refuse(httplib::Response& response, const Error& error) {
@@ -102,6 +103,7 @@ json view_of(const JobView& job) {
           {"slots", job.slots},
           {"joined", job.joined},
           {"chunks_held", job.slots_in_use},
+          {"chunks_completed", job.completed},
           {"lag", job.lag},
           {"waiting_for", job.waiting_for},
           {"waiting_seconds", job.waiting_seconds},
@@ -152,13 +154,12 @@ struct Server::State {
               [this](const auto& request, auto& response) { give(request, response); });
     http.Post("/v1/jobs/([^/]+)/blobs/([^/]+)/take",
               [this](const auto& request, auto& response) { take(request, response); });
-    http.set_error_handler([](const httplib::Request& request, httplib::Response& response) {
+    http.set_error_handler([](const httplib::Request&, httplib::Response& response) {
       if (!response.body.empty()) return;
       const char* what = response.status == 404   ? "no such resource: see docs/controller.md"
                          : response.status == 413 ? "the body is too large: at most 4 MB"
                                                   : "the request could not be understood";
-      answer(response, {{"error", fmt::format("{} {}: {}", request.method, request.path, what)}},
-             response.status);
+      answer(response, {{"error", what}}, response.status);
     });
     http.set_exception_handler(
         [](const httplib::Request&, httplib::Response& response, const std::exception_ptr&) {
@@ -202,8 +203,12 @@ struct Server::State {
                      .rejoin = body.flag("rejoin")};
     const auto addresses = body.texts("addresses");
     if (!understood(body, response)) return;
+    if (addresses.size() > PASSING_MAX_LANES) {
+      return answer(response, {{"error", "too many addresses: give one per lane, at most 64"}}, 400);
+    }
     for (const std::string& text : addresses) {
-      const auto address = net::parse_address(text);
+      // Numbers only: a name would make a stranger's request wait for a name server.
+      const auto address = net::parse_numeric_address(text);
       if (!address) return refuse(response, address.error());
       join.addresses.push_back(*address);
     }
@@ -289,6 +294,8 @@ Expected<std::unique_ptr<Server>> Server::start(Registry& registry, dataplane::D
                     options.host, options.port));
   }
   s.listener = std::thread([&s] { s.http.listen_after_bind(); });
+  // stop() does nothing before the listener runs.
+  while (!s.http.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   s.housekeeper = std::thread([&s] {
     std::unique_lock lock(s.mutex);
     while (!s.stop) {

@@ -24,6 +24,7 @@ Counters& Counters::operator+=(const Counters& other) {
   bytes_in += other.bytes_in;
   packets_out += other.packets_out;
   bytes_out += other.bytes_out;
+  retransmissions += other.retransmissions;
   adds += other.adds;
   results += other.results;
   results_again += other.results_again;
@@ -56,6 +57,7 @@ Verdict Aggregator::handle(const Address& from, wire::Bytes packet, std::byte* o
 
   const wire::Header& header = request.header;
   if (header.type == Type::status_request) return send_status(request);
+  if ((header.flags & PASSING_FLAG_AGAIN) != 0) ++counters_.retransmissions;
 
   // Section 4.2. The order of the checks is part of the protocol.
   Version& version = *request.version;
@@ -153,6 +155,7 @@ Verdict Aggregator::poison(Request& request, SlotState why) {
 
 Verdict Aggregator::send_result(Request& request, bool again) {
   ++(again ? counters_.results_again : counters_.results);
+  if (!again) ++request.job->completed;
   const Version& version = *request.version;
   wire::Header answer = request.header;
   answer.type = Type::result;
@@ -207,6 +210,7 @@ wire::Report Aggregator::report_of(const Request& request) {
 
 JobProgress Aggregator::progress(const Job& job) const {
   JobProgress result;
+  result.completed = job.completed;
   result.lag.resize(job.spec.members);
   std::uint32_t oldest = 0;
   const std::size_t begin = 2 * std::size_t{job.first_slot};

@@ -19,6 +19,7 @@ struct Counters {
   std::uint64_t bytes_in = 0;
   std::uint64_t packets_out = 0;  ///< a broadcast counts once per member
   std::uint64_t bytes_out = 0;
+  std::uint64_t retransmissions = 0;  ///< contributions that came with AGAIN
   std::uint64_t adds = 0;
   std::uint64_t results = 0;
   std::uint64_t results_again = 0;
@@ -33,6 +34,7 @@ struct Counters {
 
 /// What the slots of a job say: for operators.
 struct JobProgress {
+  std::uint64_t completed = 0;     ///< chunks, since the job was installed
   std::uint32_t slots_in_use = 0;  ///< versions that hold a chunk of this job
   std::uint32_t oldest = 0;        ///< sequence of the oldest chunk that is filling, if any
   std::uint64_t missing = 0;       ///< whose contributions it lacks; 0: nothing is filling

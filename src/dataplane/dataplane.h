@@ -15,6 +15,8 @@ struct Totals {
   std::uint64_t system_calls = 0;
   std::uint32_t slots = 0;
   std::uint32_t free_slots = 0;
+  std::vector<std::uint32_t> free_by_thread;  ///< lane l takes its slots from thread l mod their number
+  std::uint64_t send_failures = 0;            ///< packets that the kernel refused
 };
 
 /// Called by one thread at a time.

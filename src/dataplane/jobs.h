@@ -46,6 +46,7 @@ struct Job {
   std::uint32_t slot_count = 0;  ///< for the lanes served here
   std::uint64_t everyone = 0;    ///< the full bitmap
   std::uint64_t departed = 0;
+  mutable std::uint64_t completed = 0;  ///< chunks; counted by the aggregator
 };
 
 /// The jobs of one dataplane. Owned by one thread, like the aggregator that holds it.

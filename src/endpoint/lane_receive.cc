@@ -151,7 +151,7 @@ void Lane::learn_timing(Time now, std::uint64_t k, bool last_contributor) {
     evidence_.order = order;
     evidence_.took = took;
   }
-  found_by_timer_ = expiries_ > 0;
+  if (expiries_ > 0) found_by_timer_ = true;
   expiries_ = 0;
   ask_status_ = false;
   probe_tail_ = false;
@@ -168,6 +168,7 @@ void Lane::settle(std::uint64_t k) {
 
 void Lane::advance() {
   while (base_ < next_ && chunk(base_).state == State::done) ++base_;
+  if (base_ >= timer_end_) found_by_timer_ = false;  // whatever was lost then has been found
   while (!parts_.empty() && parts_.front().allocated && parts_.front().outstanding == 0) {
     parts_.pop_front();
     ++first_part_;

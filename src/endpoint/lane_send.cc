@@ -28,6 +28,7 @@ std::size_t Lane::next_packet(Time now, std::byte* out) {
     ++expiries_;
     ask_status_ = expiries_ >= 3;
     probe_tail_ = true;
+    timer_end_ = next_;
     start_timer(now);
     return transmit(now, base_, true, out);
   }

@@ -23,9 +23,11 @@ void SocketAddress::set_port(std::uint16_t port) {
 
 namespace {
 
-Expected<SocketAddress> look_up(const std::string& text, const std::string& host, const std::string& port) {
+Expected<SocketAddress> look_up(const std::string& text, const std::string& host, const std::string& port,
+                                int flags) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
+  hints.ai_flags = flags;
   addrinfo* found = nullptr;
   const int status = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
   if (status != 0) {
@@ -39,13 +41,13 @@ Expected<SocketAddress> look_up(const std::string& text, const std::string& host
   return address;
 }
 
-Expected<SocketAddress> parse(const std::string& text, const std::string& default_port) {
+Expected<SocketAddress> parse(const std::string& text, const std::string& default_port, int flags = 0) {
   std::string host = text;
   std::string port = default_port;
   const auto colon = text.rfind(':');
   if (!text.empty() && text[0] == '[') {
     const auto bracket = text.find(']');
-    if (bracket == std::string::npos) return look_up(text, "", "");
+    if (bracket == std::string::npos) return look_up(text, "", "", AI_NUMERICHOST);
     host = text.substr(1, bracket - 1);
     if (bracket + 1 < text.size() && text[bracket + 1] == ':') port = text.substr(bracket + 2);
   } else if (colon != std::string::npos && text.find(':') == colon) {
@@ -58,12 +60,16 @@ Expected<SocketAddress> parse(const std::string& text, const std::string& defaul
         ErrorCode::invalid_argument,
         fmt::format("address '{}': write HOST:PORT or [IPV6]:PORT, with a port from 0 to 65535", text));
   }
-  return look_up(text, host, port);
+  return look_up(text, host, port, flags);
 }
 
 }  // namespace
 
 Expected<SocketAddress> parse_address(const std::string& text) { return parse(text, ""); }
+
+Expected<SocketAddress> parse_numeric_address(const std::string& text) {
+  return parse(text, "", AI_NUMERICHOST);
+}
 
 Expected<SocketAddress> parse_address(const std::string& text, std::uint16_t default_port) {
   return parse(text, std::to_string(default_port));

@@ -28,6 +28,8 @@ struct SocketAddress {
 Expected<SocketAddress> parse_address(const std::string& text);
 /// The same with a default port where the text has none.
 Expected<SocketAddress> parse_address(const std::string& text, std::uint16_t default_port);
+/// Without looking up names: for text that strangers send.
+Expected<SocketAddress> parse_numeric_address(const std::string& text);
 std::string to_string(const SocketAddress& address);
 
 Address to_protocol(const SocketAddress& address);

@@ -57,6 +57,8 @@ Expected<std::string> ControllerClient::request(const std::string& path, const s
     return fail(ErrorCode::unreachable, fmt::format("the controller at {} does not answer: {}", address_,
                                                     problem[0] != 0 ? problem : curl_easy_strerror(code)));
   }
+  char* ip = nullptr;
+  if (curl_easy_getinfo(curl.get(), CURLINFO_PRIMARY_IP, &ip) == CURLE_OK && ip != nullptr) connected_ = ip;
   long status = 0;
   curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
   if (status == 200) return answer;
@@ -77,7 +79,9 @@ Expected<SwitchDescription> ControllerClient::describe() const {
     result.elements = body->at("elements").get<std::uint32_t>();
     result.mtu = body->at("mtu").get<int>();
     result.little_endian = body->at("byte_order") == "little";
-    const auto controller = parse_address(address_);
+    // Where the controller really answered: its name may have addresses of both families.
+    const bool six = connected_.find(':') != std::string::npos;
+    const auto controller = parse_address(six ? "[" + connected_ + "]:0" : connected_ + ":0");
     if (!controller) return tl::unexpected(controller.error());
     for (const json& lane : body->at("lanes")) {
       auto address = parse_address(lane.get<std::string>());

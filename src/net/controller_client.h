@@ -57,6 +57,8 @@ class ControllerClient {
  private:
   Expected<std::string> request(const std::string& path, const std::string* body) const;
 
+  mutable std::string connected_;  // the numeric address that answered last
+
   std::string address_;  // HOST:PORT
 };
 

@@ -15,7 +15,6 @@ namespace passing::net {
 namespace {
 
 constexpr std::size_t kReceiveTrains = 16;
-constexpr std::size_t kLargestPacket = wire::packet_bytes(PASSING_MAX_ELEMENTS);
 
 std::string list(const std::vector<std::uint16_t>& ranks) {
   std::string text;
@@ -49,7 +48,13 @@ Expected<std::unique_ptr<Member>> Member::join(const Options& options) {
     nap(pause);
   }
   if (auto opened = member->open_sockets(); !opened) return tl::unexpected(opened.error());
-  if (auto joined = member->join_job(deadline); !joined) return tl::unexpected(joined.error());
+  if (auto joined = member->join_job(deadline); !joined) {
+    // Free the rank, if it was got.
+    if (member->membership_.key != 0) {
+      static_cast<void>(member->client_.leave(options.job, member->membership_.key, options.rank));
+    }
+    return tl::unexpected(joined.error());
+  }
   return member;
 }
 
@@ -107,7 +112,6 @@ Expected<void> Member::join_job(Time deadline) {
       return fail(ErrorCode::epoch_ended, fmt::format("job '{}' has ended: {}", options_.job, state.reason));
     }
     if (monotonic_now() + pause > deadline) {
-      static_cast<void>(client_.leave(options_.job, membership_.key, options_.rank));
       return fail(ErrorCode::deadline,
                   fmt::format("job '{}' is not complete after {:.1f} s; missing: rank {}", options_.job,
                               static_cast<double>(options_.join_timeout) / kSecond, list(state.missing)),
@@ -132,7 +136,8 @@ Expected<void> Member::join_job(Time deadline) {
     config.switch_addresses.push_back(to_protocol(switch_.lanes[lane]));
   }
   for (std::uint32_t rank = 0; rank < options_.size; ++rank) {
-    config.names.push_back(fmt::format("rank {} at {}", rank, state.addresses[rank]));
+    config.names.push_back(
+        fmt::format("rank {} at {}", rank, rank < state.addresses.size() ? state.addresses[rank] : "?"));
   }
   auto endpoint = endpoint::Endpoint::create(std::move(config));
   if (!endpoint) return tl::unexpected(endpoint.error());
@@ -168,6 +173,8 @@ Expected<void> Member::leave(Duration timeout) {
 }
 
 void Member::send_all() {
+  const std::size_t largest =
+      wire::packet_bytes(std::max<std::size_t>(switch_.elements, PASSING_REPORT_WORDS));
   for (std::uint32_t lane = 0; lane < sockets_.size(); ++lane) {
     UdpSocket& socket = sockets_[lane];
     const auto flush = [&] {
@@ -176,10 +183,10 @@ void Member::send_all() {
     };
     const Time now = monotonic_now();
     for (;;) {
-      std::byte* out = train_.room(kLargestPacket);
+      std::byte* out = train_.room(largest);
       if (out == nullptr) {
         flush();
-        out = train_.room(kLargestPacket);
+        out = train_.room(largest);
       }
       const std::size_t size = endpoint_->next_packet(now, lane, out);
       if (size == 0) break;

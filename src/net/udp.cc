@@ -67,6 +67,8 @@ UdpSocket& UdpSocket::operator=(UdpSocket&& other) noexcept {
   std::swap(buffer_warning_, other.buffer_warning_);
   std::swap(arena_, other.arena_);
   std::swap(system_calls_, other.system_calls_);
+  std::swap(send_failures_, other.send_failures_);
+  std::swap(send_in_trains_, other.send_in_trains_);
   return *this;
 }
 
@@ -121,7 +123,7 @@ int UdpSocket::path_mtu() const {
 }
 
 void UdpSocket::send_train(const SocketAddress* to, std::span<const std::byte> bytes, std::size_t size) {
-  if (!segmentation_) return send_packets(to, bytes, size);
+  if (!segmentation_ || !send_in_trains_) return send_packets(to, bytes, size);
   iovec vector{const_cast<std::byte*>(bytes.data()), bytes.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(std::uint16_t))] = {};
   msghdr message{};
@@ -141,10 +143,19 @@ void UdpSocket::send_train(const SocketAddress* to, std::span<const std::byte> b
     const auto segment = static_cast<std::uint16_t>(size);
     std::memcpy(CMSG_DATA(header), &segment, sizeof segment);
   }
-  ++system_calls_;
-  // An interface may refuse what the socket accepted (no checksum offload, say): then packet by packet.
-  if (sendmsg(descriptor_, &message, 0) < 0 && (errno == EIO || errno == EINVAL))
-    send_packets(to, bytes, size);
+  // A stale error of an earlier packet (ICMP) is reported once and costs nothing else: try again.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    ++system_calls_;
+    if (sendmsg(descriptor_, &message, 0) >= 0) return;
+    if (errno != ECONNREFUSED) break;
+  }
+  if (errno == EIO || errno == EINVAL) {
+    // The interface refuses what the socket accepted (no checksum offload, say): from now on packet by
+    // packet.
+    send_in_trains_ = false;
+    return send_packets(to, bytes, size);
+  }
+  send_failures_ += (bytes.size() + size - 1) / size;
 }
 
 void UdpSocket::send_packets(const SocketAddress* to, std::span<const std::byte> bytes, std::size_t size) {
@@ -165,6 +176,7 @@ void UdpSocket::send_packets(const SocketAddress* to, std::span<const std::byte>
     ++system_calls_;
     const int done = sendmmsg(descriptor_, messages + sent, static_cast<unsigned>(count - sent), 0);
     // A refusal (buffer full, ICMP error of an earlier packet) costs one packet, not the rest.
+    if (done <= 0 && errno != ECONNREFUSED) ++send_failures_;
     sent += done > 0 ? static_cast<std::size_t>(done) : 1;
   }
 }

@@ -52,6 +52,7 @@ class UdpSocket {
   std::size_t receive(std::size_t most, const Take& take);
 
   std::uint64_t system_calls() const { return system_calls_; }
+  std::uint64_t send_failures() const { return send_failures_; }  ///< packets that the kernel refused
 
  private:
   UdpSocket() = default;
@@ -63,9 +64,11 @@ class UdpSocket {
 
   int descriptor_ = -1;
   bool segmentation_ = false;
+  bool send_in_trains_ = true;
   std::string buffer_warning_;
   std::vector<std::byte> arena_;  // for receiving
   std::uint64_t system_calls_ = 0;
+  std::uint64_t send_failures_ = 0;
 };
 
 /// Collects packets for one destination and hands them on as trains.

@@ -49,6 +49,7 @@ std::optional<std::uint64_t> counter_by_name(const dataplane::Counters& counters
                                                          {"bytes_in", counters.bytes_in},
                                                          {"packets_out", counters.packets_out},
                                                          {"bytes_out", counters.bytes_out},
+                                                         {"retransmissions", counters.retransmissions},
                                                          {"adds", counters.adds},
                                                          {"results", counters.results},
                                                          {"results_again", counters.results_again},

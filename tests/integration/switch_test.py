@@ -252,6 +252,26 @@ class BadInput(TestCase):
             pass  # the switch may close the connection while we still send
         self.assert_right(self.members(switch, "fine", 2, "--elements", "1000"))
 
+    def test_slots_are_counted_per_thread(self):
+        switch = self.switch("--mtu", "1500", "--slots", "512", "--threads", "2")
+        body = {"token": self.token, "size": 1, "rank": 0, "slots": 512, "addresses": ["127.0.0.1:5000"]}
+        status, answer = switch.post("/v1/jobs/wide/join", body)
+        self.assertEqual(status, 409)
+        self.assertIn("of 256 slots free on each thread", answer["error"])
+        self.assert_right(self.members(switch, "fine", 2, "--elements", "1000", "--lanes", "2"))
+
+    def test_blobs_are_bounded(self):
+        switch = self.switch("--mtu", "1500")
+        body = {"token": self.token, "size": 2, "rank": 0, "addresses": ["127.0.0.1:5000"]}
+        key = switch.post("/v1/jobs/blobs/join", body)[1]["key"]
+        give = {"key": key, "rank": 0, "blob": "x" * 3_000_000}
+        for _ in range(10):  # asking again costs nothing
+            self.assertEqual(switch.post("/v1/jobs/blobs/blobs/same", give)[0], 200)
+        statuses = [switch.post(f"/v1/jobs/blobs/blobs/{i}", give)[0] for i in range(8)]
+        self.assertIn(400, statuses)
+        self.assertEqual(switch.post("/v1/jobs/blobs/blobs/same", {**give, "blob": "y"})[0], 400)
+        self.assertEqual(switch.post("/v1/jobs/blobs/blobs/same", {**give, "rank": 1})[0], 400)
+
     def test_acting_without_the_key(self):
         switch = self.switch("--mtu", "1500")
         good = {"token": self.token, "size": 1, "rank": 0, "addresses": ["127.0.0.1:5000"]}
@@ -266,7 +286,8 @@ class BadInput(TestCase):
     def test_random_requests(self):
         switch = self.switch("--mtu", "1500")
         source = random.Random(3)
-        pieces = ["join", "look", "leave", "blobs", "take", "..", "%00", "x" * 300, "", "v1", "jobs", "a b"]
+        pieces = ["join", "look", "leave", "blobs", "take", "..", "%00", "%ff", "%c0%80", "\xff", "x" * 300, "", "v1", "jobs", "a b"]
+        methods = ["POST", "GET", "PUT", "X", "\xff"]
         values = [0, -1, 2**40, "x", None, [], {}, True, 1.5, "127.0.0.1:1", "ff" * 8]
         for _ in range(400):
             path = "/v1/jobs/" + "/".join(source.choice(pieces) for _ in range(source.randrange(1, 5)))
@@ -274,10 +295,11 @@ class BadInput(TestCase):
                     source.choice(values) for _ in range(source.randrange(6))}
             with socket.create_connection(("127.0.0.1", switch.port), timeout=5) as connection:
                 data = json.dumps(body).encode() if source.random() < 0.8 else source.randbytes(50)
-                connection.sendall(f"{source.choice(['POST', 'GET', 'PUT', 'X'])} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: "
+                connection.sendall(f"{source.choice(methods)} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: "
                                    f"{len(data)}\r\nConnection: close\r\n\r\n".encode("latin-1") + data)
                 answer = connection.recv(100)
             self.assertNotIn(b" 500 ", answer)
+        self.assertIsNone(switch.process.poll(), "the switch has ended")
         self.assert_right(self.members(switch, "fine", 2, "--elements", "1000"))
 
 

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <future>
@@ -17,7 +18,6 @@ namespace {
 
 // How many trains to take from the socket before results go out: batches without making anyone wait.
 constexpr std::size_t kBurst = 16;
-constexpr std::size_t kLargestAnswer = wire::packet_bytes(PASSING_MAX_ELEMENTS);
 
 const numeric::Kernels& echo_kernels() {
   static const numeric::Kernels table = [] {
@@ -100,10 +100,11 @@ class UserspaceDataplane::Worker {
   }
 
   void handle(const net::SocketAddress& from, std::span<const std::byte> packet) {
-    std::byte* out = train_.room(kLargestAnswer);
+    // A train takes as many packets as really fit: room for the largest possible one would cost a tenth.
+    std::byte* out = train_.room(largest_answer_);
     if (out == nullptr) {
       flush();
-      out = train_.room(kLargestAnswer);
+      out = train_.room(largest_answer_);
     }
     const Verdict verdict = aggregator_.handle(net::to_protocol(from), packet, out);
     if (verdict.send == Verdict::Send::nothing) return;
@@ -144,6 +145,8 @@ class UserspaceDataplane::Worker {
 
   net::UdpSocket socket_;
   Aggregator aggregator_;
+  const std::size_t largest_answer_ =
+      wire::packet_bytes(std::max<std::size_t>(aggregator_.capabilities().elements, PASSING_REPORT_WORDS));
   std::unordered_map<std::uint32_t, std::vector<net::SocketAddress>> destinations_;  // by job
   net::Train train_;  // results for everyone, of one job and lane
   std::uint32_t train_job_ = 0;
@@ -232,6 +235,8 @@ Totals UserspaceDataplane::totals() {
       totals.system_calls += w.socket().system_calls();
       totals.slots += w.aggregator().capabilities().slots;
       totals.free_slots += w.aggregator().jobs().free_slots();
+      totals.free_by_thread.push_back(w.aggregator().jobs().free_slots());
+      totals.send_failures += w.socket().send_failures();
     });
   }
   return totals;
