@@ -39,7 +39,8 @@ class Switch:
     def post(self, path, body, raw=False):
         """Status and body; JSON unless raw."""
         data = body if raw else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://{self.address}{path}", data=data, method="POST")
+        request = urllib.request.Request(f"http://{self.address}{path}", data=data, method="POST",
+                                         headers={"Content-Type": "application/json"})
         try:
             with urllib.request.urlopen(request, timeout=20) as answer:
                 return answer.status, json.loads(answer.read())
