@@ -202,7 +202,7 @@ class Lane {
   Evidence evidence_;
   std::optional<Time> timer_;
   unsigned expiries_ = 0;
-  bool found_by_timer_ = false;  // results came only after the timer had expired
+  bool found_by_timer_ = false;  // results came only after the timer had expired twice
   std::uint64_t timer_end_ = 0;  // next_ at that time
   bool probe_tail_ = false;
   bool ask_status_ = false;

@@ -151,7 +151,7 @@ void Lane::learn_timing(Time now, std::uint64_t k, bool last_contributor) {
     evidence_.order = order;
     evidence_.took = took;
   }
-  if (expiries_ > 0) found_by_timer_ = true;
+  if (expiries_ >= 2) found_by_timer_ = true;
   expiries_ = 0;
   ask_status_ = false;
   probe_tail_ = false;
