@@ -178,15 +178,15 @@ Expected<void> Registry::install_if_complete(Job& job) {
   for (const Member& member : epoch.members) {
     addresses.insert(addresses.end(), member.addresses.begin(), member.addresses.end());
   }
-  const auto installed = dataplane_.install({.job = job.id,
-                                             .epoch = epoch.number,
-                                             .key = epoch.key,
-                                             .members = static_cast<std::uint16_t>(job.size),
-                                             .lanes = static_cast<std::uint8_t>(job.lanes),
-                                             .slots = job.slots,
-                                             .first_sequence = 0,
-                                             .addresses = {}},
-                                            addresses);
+  auto installed = dataplane_.install({.job = job.id,
+                                       .epoch = epoch.number,
+                                       .key = epoch.key,
+                                       .members = static_cast<std::uint16_t>(job.size),
+                                       .lanes = static_cast<std::uint8_t>(job.lanes),
+                                       .slots = job.slots,
+                                       .first_sequence = 0,
+                                       .addresses = {}},
+                                      addresses);
   if (!installed) {
     epoch.ended = installed.error().message;
     return installed;
@@ -220,7 +220,7 @@ Expected<MemberView> Registry::look(Time now, const std::string& name, std::uint
   view.state = !epoch.ended.empty() ? MemberView::State::ended
                : epoch.installed    ? MemberView::State::running
                                     : MemberView::State::forming;
-  for (std::uint16_t r = 0; r < epoch.members.size(); ++r) {
+  for (std::uint16_t r = 0; r < static_cast<std::uint16_t>(epoch.members.size()); ++r) {
     const Member& member = epoch.members[r];
     if (!member.joined) view.missing.push_back(r);
     view.addresses.push_back(member.joined ? net::to_string(member.addresses[0]) : "");
@@ -296,7 +296,7 @@ Expected<Registry::Blobs> Registry::take(const std::string& name, std::uint64_t 
   const auto exchanged = epoch.blobs.find(tag);
   const auto& exchange = exchanged == epoch.blobs.end() ? kNothing : exchanged->second;
   Blobs blobs;
-  for (std::uint16_t r = 0; r < epoch.members.size(); ++r) {
+  for (std::uint16_t r = 0; r < static_cast<std::uint16_t>(epoch.members.size()); ++r) {
     const auto blob = exchange.find(r);
     if (blob == exchange.end()) {
       blobs.missing.push_back(r);
@@ -391,7 +391,7 @@ std::vector<JobView> Registry::view(Time now) {
     row.slots_in_use = epoch.progress.slots_in_use;
     row.lag = epoch.progress.lag;
     row.completed = epoch.progress.completed;
-    for (std::uint16_t r = 0; r < epoch.members.size(); ++r) {
+    for (std::uint16_t r = 0; r < static_cast<std::uint16_t>(epoch.members.size()); ++r) {
       const Member& member = epoch.members[r];
       if (member.joined && !member.departed) row.joined.push_back(r);
       row.addresses.push_back(member.joined ? net::to_string(member.addresses[0]) : "");
