@@ -206,14 +206,22 @@ Expected<Registry::Epoch*> Registry::authorised(const std::string& name, std::ui
   return refuse(fmt::format("the key does not fit job '{}', or its epoch is over: join again", name));
 }
 
+// The same for a request that speaks for one rank.
+Expected<Registry::Epoch*> Registry::authorised_member(const std::string& name, std::uint64_t key,
+                                                       std::uint32_t rank) {
+  auto found = authorised(name, key);
+  if (!found) return found;
+  const auto& members = (*found)->members;
+  if (rank < members.size() && members[rank].joined) return found;
+  return refuse(fmt::format("rank {} has not joined", rank));
+}
+
 Expected<MemberView> Registry::look(Time now, const std::string& name, std::uint64_t key,
                                     std::uint32_t rank) {
   const std::lock_guard lock(mutex_);
-  const auto found = authorised(name, key);
+  const auto found = authorised_member(name, key, rank);
   if (!found) return tl::unexpected(found.error());
   Epoch& epoch = **found;
-  if (rank >= epoch.members.size() || !epoch.members[rank].joined)
-    return refuse(fmt::format("rank {} has not joined", rank));
   epoch.members[rank].heard = now;
   MemberView view;
   view.reason = epoch.ended;
@@ -230,11 +238,9 @@ Expected<MemberView> Registry::look(Time now, const std::string& name, std::uint
 
 Expected<void> Registry::leave(const std::string& name, std::uint64_t key, std::uint32_t rank) {
   const std::lock_guard lock(mutex_);
-  const auto found = authorised(name, key);
+  const auto found = authorised_member(name, key, rank);
   if (!found) return tl::unexpected(found.error());
   Epoch& epoch = **found;
-  if (rank >= epoch.members.size() || !epoch.members[rank].joined)
-    return refuse(fmt::format("rank {} has not joined", rank));
   Job& job = jobs_.at(name);
   if (!epoch.installed) {
     epoch.members[rank] = {};  // the place is free again
@@ -264,12 +270,9 @@ void Registry::tidy(const std::string& name) {
 Expected<void> Registry::give(const std::string& name, std::uint64_t key, std::uint32_t rank,
                               const std::string& tag, std::string blob) {
   const std::lock_guard lock(mutex_);
-  const auto found = authorised(name, key);
+  const auto found = authorised_member(name, key, rank);
   if (!found) return tl::unexpected(found.error());
   Epoch& epoch = **found;
-  if (rank >= epoch.members.size())
-    return refuse(fmt::format("rank is {}: must be 0 to {}", rank, epoch.members.size() - 1));
-  if (!epoch.members[rank].joined) return refuse(fmt::format("rank {} has not joined", rank));
   const auto given = epoch.blobs.find(tag);
   if (given != epoch.blobs.end() && given->second.count(rank) != 0) {
     if (given->second.at(rank) == blob) return {};  // asked again

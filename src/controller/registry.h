@@ -131,6 +131,7 @@ class Registry {
   Expected<Job*> find_or_create(Time now, const JoinRequest& request);
   Expected<Epoch*> place_for(Time now, Job& job, const JoinRequest& request);
   Expected<Epoch*> authorised(const std::string& job, std::uint64_t key);
+  Expected<Epoch*> authorised_member(const std::string& job, std::uint64_t key, std::uint32_t rank);
   std::unique_ptr<Epoch> new_epoch(Job& job, Time now) const;
   Expected<void> install_if_complete(Job& job);
   void depart(Job& job, Epoch& epoch, std::uint32_t rank);
