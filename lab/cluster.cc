@@ -138,8 +138,17 @@ Expected<void> Cluster::impair() {
     }
     rules += "  }\n  chain out {\n    type filter hook output priority 0;\n";
     if (plan_.duplication > 0) {
-      rules += fmt::format("    udp length > 30 numgen random mod 10000 < {:.0f} dup to {} device {}\n",
-                           100 * plan_.duplication, host ? switch_ip() : host_ip(0), devices[0]);
+      // A duplicate goes where the packet went.
+      std::vector<std::string> peers = {switch_ip()};
+      if (!host) {
+        peers.clear();
+        for (unsigned p = 0; p < plan_.hosts; ++p) peers.push_back(host_ip(p));
+      }
+      for (const std::string& peer : peers) {
+        rules += fmt::format(
+            "    ip daddr {} udp length > 30 numgen random mod 10000 < {:.0f} dup to {} device {}\n", peer,
+            100 * plan_.duplication, peer, devices[0]);
+      }
     }
     rules += "  }\n}\n";
     if (const auto made = run({"ip", "netns", "exec", where, "nft", "-f", "-"}, rules); !made)

@@ -24,6 +24,11 @@ Expected<std::string> run(const std::vector<std::string>& command, const std::st
     return fail(ErrorCode::invalid_argument, fmt::format("{}: {}", line, std::strerror(errno)));
   }
   const pid_t child = fork();
+  if (child < 0) {
+    const int problem = errno;
+    for (const int each : {in[0], in[1], out[0], out[1]}) close(each);
+    return fail(ErrorCode::invalid_argument, fmt::format("{}: {}", line, std::strerror(problem)));
+  }
   if (child == 0) {
     dup2(in[0], STDIN_FILENO);
     dup2(out[1], STDOUT_FILENO);

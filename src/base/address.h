@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 
 namespace passing {
@@ -11,7 +12,12 @@ struct Address {
   std::array<std::uint8_t, 16> ip{};
   std::uint16_t port = 0;
 
-  friend bool operator==(const Address&, const Address&) = default;
+  // By words: every packet is compared, and a library call for 16 bytes costs more than the sum of its
+  // payload.
+  friend bool operator==(const Address& a, const Address& b) {
+    using Words = std::array<std::uint64_t, 2>;
+    return std::bit_cast<Words>(a.ip) == std::bit_cast<Words>(b.ip) && a.port == b.port;
+  }
 };
 
 }  // namespace passing

@@ -197,7 +197,7 @@ int run(Options options) {
   getrusage(RUSAGE_SELF, &usage);
   std::uint64_t retransmissions = 0;
   std::uint64_t timeouts = 0;
-  for (std::uint32_t lane = 0; lane < options.member.lanes; ++lane) {
+  for (std::uint32_t lane = 0; lane < member.lanes(); ++lane) {
     const auto& counters = member.endpoint().lane(lane).counters();
     retransmissions += counters.retransmissions;
     timeouts += counters.timeouts;
@@ -269,11 +269,11 @@ void add_all_reduce(CLI::App& app) {
   command->add_option("--in-flight", options->in_flight, "operations submitted ahead, 1 to 64")
       ->capture_default_str()
       ->check(whole_number(1, 64));
-  command->add_option("--lanes", member.lanes, "lanes, each with a socket")
-      ->capture_default_str()
+  command
+      ->add_option("--lanes", member.lanes,
+                   "lanes, each with a socket; default: as many as the switch has threads, at most 4")
       ->check(whole_number(1, 64));
-  command->add_option("--slots", member.slots, "slots per lane, a power of two")
-      ->capture_default_str()
+  command->add_option("--slots", member.slots, "slots per lane, a power of two; default: 256 over all lanes")
       ->check(whole_number(1, 32768));
   command->add_option("--timeout", options->timeout, "seconds until an operation fails")
       ->capture_default_str()

@@ -6,6 +6,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -19,11 +20,13 @@
 namespace passing::cli {
 namespace {
 
+constexpr unsigned kMostDefaultThreads = 4;
+
 struct Options {
   std::string listen = "0.0.0.0:9000";
   std::string http = "0.0.0.0:9001";
   std::uint32_t slots = 0;
-  unsigned threads = 1;
+  unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1U, kMostDefaultThreads);
   int mtu = 0;
   double lease = 10;
   bool no_segmentation = false;
@@ -138,11 +141,11 @@ void add_switch(CLI::App& app) {
       ->envname("PASSING_SWITCH_SLOTS")
       ->check(whole_number(1, 1 << 20));
   command
-      ->add_option("--threads", options->threads,
-                   "dataplane threads; lane l is served by thread l mod threads")
+      ->add_option(
+          "--threads", options->threads,
+          "dataplane threads; lane l is served by thread l mod threads; default: one per core, at most 4")
       ->envname("PASSING_SWITCH_THREADS")
-      ->check(whole_number(1, 64))
-      ->capture_default_str();
+      ->check(whole_number(1, 64));
   command
       ->add_option("--mtu", options->mtu,
                    "MTU of all paths to members, 576 to 9000; default: the interface's")

@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kLargestBody = 4U << 20;
-constexpr unsigned kThreads = 8;
+constexpr unsigned kThreads = 32;
 
 Time now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -275,8 +275,9 @@ Expected<std::unique_ptr<Server>> Server::start(Registry& registry, dataplane::D
   s.http.set_payload_max_length(kLargestBody);
   // A kept connection would hold a thread: 64 members must not starve each other.
   s.http.set_keep_alive_max_count(1);
-  s.http.set_read_timeout(5);
-  s.http.set_write_timeout(5);
+  // Nor may a client that sends or reads slowly.
+  s.http.set_read_timeout(2);
+  s.http.set_write_timeout(2);
   s.http.set_tcp_nodelay(true);
   // Not the library's SO_REUSEPORT: a second switch on the same port must be refused, not share requests.
   s.http.set_socket_options([](socket_t socket) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 
 #include "net/mtu.h"
@@ -15,6 +16,9 @@ namespace passing::net {
 namespace {
 
 constexpr std::size_t kReceiveTrains = 16;
+// More lanes than the switch has threads, or than cores, cost more than they give.
+constexpr std::uint32_t kMostLanes = 4;
+constexpr std::uint32_t kWindowSlots = 256;
 
 std::string list(const std::vector<std::uint16_t>& ranks) {
   std::string text;
@@ -47,6 +51,7 @@ Expected<std::unique_ptr<Member>> Member::join(const Options& options) {
     }
     nap(pause);
   }
+  member->choose_lanes();
   if (auto opened = member->open_sockets(); !opened) return tl::unexpected(opened.error());
   if (auto joined = member->join_job(deadline); !joined) {
     // Free the rank, if it was got.
@@ -68,6 +73,21 @@ Member::~Member() {
     heart_.join();
   }
   if (wake_ >= 0) ::close(wake_);
+}
+
+// Every member of a job comes to the same numbers: they follow from the switch alone.
+void Member::choose_lanes() {
+  if (options_.lanes == 0) {
+    // Each thread of the switch has an address of its own, and lane l the one of thread l mod threads.
+    std::uint32_t threads = 1;
+    while (threads < switch_.lanes.size() &&
+           to_protocol(switch_.lanes[threads]) != to_protocol(switch_.lanes[0])) {
+      ++threads;
+    }
+    options_.lanes = std::min(threads, kMostLanes);
+  }
+  if (options_.slots == 0)
+    options_.slots = std::bit_floor(kWindowSlots / std::min(options_.lanes, kWindowSlots));
 }
 
 Expected<void> Member::open_sockets() {
@@ -209,9 +229,10 @@ void Member::receive_until(Time limit) {
   for (std::uint32_t lane = 0; lane < sockets_.size(); ++lane) {
     if (sources[lane].revents == 0) continue;
     const Time now = monotonic_now();
-    sockets_[lane].receive(kReceiveTrains, [&](const SocketAddress& from, std::span<const std::byte> packet) {
-      endpoint_->receive(now, lane, to_protocol(from), packet);
-    });
+    sockets_[lane].receive(kReceiveTrains,
+                           [&](const UdpSocket::Source& from, std::span<const std::byte> packet) {
+                             endpoint_->receive(now, lane, from.address, packet);
+                           });
   }
   if (sources.back().revents != 0) {
     std::uint64_t count = 0;

@@ -27,8 +27,8 @@ class Member {
     std::string token;
     std::uint32_t size = 1;
     std::uint32_t rank = 0;
-    std::uint32_t lanes = 1;
-    std::uint32_t slots = 256;
+    std::uint32_t lanes = 0;  ///< 0: as many as the switch has threads, at most 4
+    std::uint32_t slots = 0;  ///< per lane; 0: 256 over all lanes
     bool rejoin = false;
     bool segmentation = true;
     Duration join_timeout = 60 * kSecond;  ///< for the controller to answer and everyone to join
@@ -51,11 +51,13 @@ class Member {
 
   const endpoint::Endpoint& endpoint() const { return *endpoint_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
+  std::uint32_t lanes() const { return options_.lanes; }
   bool segmentation() const { return sockets_.front().segmentation(); }
 
  private:
   Member(Options options) : options_(std::move(options)), client_(options_.controller) {}
 
+  void choose_lanes();
   Expected<void> open_sockets();
   Expected<void> join_job(Time deadline);
   void send_all();

@@ -188,12 +188,12 @@ std::size_t UdpSocket::receive(std::size_t most, const Take& take) {
 std::size_t UdpSocket::receive_trains(std::size_t most, const Take& take) {
   std::size_t packets = 0;
   for (std::size_t train = 0; train < most; ++train) {
-    SocketAddress from;
+    Source from;
     iovec vector{arena_.data(), arena_.size()};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
     msghdr message{};
-    message.msg_name = from.get();
-    message.msg_namelen = sizeof from.storage;
+    message.msg_name = from.socket.get();
+    message.msg_namelen = sizeof from.socket.storage;
     message.msg_iov = &vector;
     message.msg_iovlen = 1;
     message.msg_control = control;
@@ -204,7 +204,8 @@ std::size_t UdpSocket::receive_trains(std::size_t most, const Take& take) {
       if (errno == ECONNREFUSED || errno == EINTR) continue;  // the peer's ICMP, not an end
       break;
     }
-    from.length = message.msg_namelen;
+    from.socket.length = message.msg_namelen;
+    from.address = to_protocol(from.socket);
     const auto bytes = static_cast<std::size_t>(got);
     std::size_t size = bytes;
     for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
@@ -228,20 +229,21 @@ std::size_t UdpSocket::receive_packets(std::size_t most, const Take& take) {
   while (packets < most * kBatch) {
     mmsghdr messages[kBatch] = {};
     iovec vectors[kBatch];
-    SocketAddress from[kBatch];
+    Source from[kBatch];
     for (std::size_t i = 0; i < kBatch; ++i) {
       vectors[i] = {arena_.data() + i * kReceivePacket, kReceivePacket};
       messages[i].msg_hdr.msg_iov = &vectors[i];
       messages[i].msg_hdr.msg_iovlen = 1;
-      messages[i].msg_hdr.msg_name = from[i].get();
-      messages[i].msg_hdr.msg_namelen = sizeof from[i].storage;
+      messages[i].msg_hdr.msg_name = from[i].socket.get();
+      messages[i].msg_hdr.msg_namelen = sizeof from[i].socket.storage;
     }
     ++system_calls_;
     const int got = recvmmsg(descriptor_, messages, kBatch, 0, nullptr);
     if (got < 0 && (errno == ECONNREFUSED || errno == EINTR)) continue;
     if (got <= 0) break;
     for (int i = 0; i < got; ++i) {
-      from[i].length = messages[i].msg_hdr.msg_namelen;
+      from[i].socket.length = messages[i].msg_hdr.msg_namelen;
+      from[i].address = to_protocol(from[i].socket);
       take(from[i], {arena_.data() + static_cast<std::size_t>(i) * kReceivePacket, messages[i].msg_len});
     }
     packets += static_cast<std::size_t>(got);

@@ -48,8 +48,13 @@ class UdpSocket {
   /// Packets that the kernel has no room for are lost, as on any network.
   void send_train(const SocketAddress* to, std::span<const std::byte> bytes, std::size_t size);
 
+  /// Where a packet came from, for answers and for the protocol.
+  struct Source {
+    SocketAddress socket;
+    Address address;
+  };
   /// Calls `take` for every packet that is there, up to about `most` trains; returns how many packets.
-  using Take = std::function<void(const SocketAddress& from, std::span<const std::byte> packet)>;
+  using Take = std::function<void(const Source& from, std::span<const std::byte> packet)>;
   std::size_t receive(std::size_t most, const Take& take);
 
   std::uint64_t system_calls() const { return system_calls_; }

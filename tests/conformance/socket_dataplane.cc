@@ -44,7 +44,7 @@ class SocketDataplane : public Dataplane {
     std::optional<Sent> sent;
     std::size_t copies = 0;
     for (auto& [address, socket] : sockets_) {
-      socket.receive(4, [&, &at = address](const net::SocketAddress&, std::span<const std::byte> answer) {
+      socket.receive(4, [&, &at = address](const net::UdpSocket::Source&, std::span<const std::byte> answer) {
         ++copies;
         sent = Sent{.to = member_of(at), .bytes = {answer.begin(), answer.end()}};
       });

@@ -80,9 +80,8 @@ class UserspaceDataplane::Worker {
       if (::poll(sources, 2, -1) < 0) continue;
       if (sources[1].revents != 0) run_commands();
       if (sources[0].revents != 0) {
-        socket_.receive(kBurst, [this](const net::SocketAddress& from, std::span<const std::byte> packet) {
-          handle(from, packet);
-        });
+        socket_.receive(kBurst, [this](const net::UdpSocket::Source& from,
+                                       std::span<const std::byte> packet) { handle(from, packet); });
         flush();
       }
     }
@@ -99,17 +98,17 @@ class UserspaceDataplane::Worker {
     for (const auto& command : commands) command();
   }
 
-  void handle(const net::SocketAddress& from, std::span<const std::byte> packet) {
+  void handle(const net::UdpSocket::Source& from, std::span<const std::byte> packet) {
     // A train takes as many packets as really fit: room for the largest possible one would cost a tenth.
     std::byte* out = train_.room(largest_answer_);
     if (out == nullptr) {
       flush();
       out = train_.room(largest_answer_);
     }
-    const Verdict verdict = aggregator_.handle(net::to_protocol(from), packet, out);
+    const Verdict verdict = aggregator_.handle(from.address, packet, out);
     if (verdict.send == Verdict::Send::nothing) return;
     if (verdict.send == Verdict::Send::sender) {
-      socket_.send_train(&from, {out, verdict.bytes}, verdict.bytes);
+      socket_.send_train(&from.socket, {out, verdict.bytes}, verdict.bytes);
       return;
     }
     const std::uint8_t lane = std::to_integer<std::uint8_t>(packet[34]);
