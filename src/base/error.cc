@@ -13,6 +13,8 @@ const char* to_string(ErrorCode code) {
     case ErrorCode::deadline: return "deadline";
     case ErrorCode::unreachable: return "unreachable";
     case ErrorCode::epoch_ended: return "epoch ended";
+    case ErrorCode::peer_lost: return "peer lost";
+    case ErrorCode::cancelled: return "cancelled";
   }
   return "?";
 }

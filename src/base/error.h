@@ -3,34 +3,12 @@
 
 #include <cstdint>
 #include <string>
-#include <tl/expected.hpp>
 #include <utility>
 #include <vector>
 
+#include "passing/error.h"
+
 namespace passing {
-
-enum class ErrorCode : std::uint8_t {
-  invalid_argument,  ///< bad input: the message names the value and the remedy
-  no_capacity,       ///< the switch has too few free slots
-  disagreement,      ///< members submitted different operations
-  deadline,          ///< an operation was aborted at a deadline; `members` are the missing ones
-  unreachable,       ///< the switch did not answer
-  epoch_ended,       ///< the controller ended the epoch
-};
-
-const char* to_string(ErrorCode code);
-
-/// What went wrong, with whom. Plain value, copied freely.
-struct Error {
-  ErrorCode code;
-  std::string message;
-  /// The members concerned: both sides of a disagreement (who opened the slot, then who
-  /// disagreed), or the members that were missing.
-  std::vector<std::uint16_t> members;
-};
-
-template <class T>
-using Expected = tl::expected<T, Error>;
 
 inline tl::unexpected<Error> fail(ErrorCode code, std::string message,
                                   std::vector<std::uint16_t> members = {}) {

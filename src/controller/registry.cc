@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <bit>
 
+#include "net/limits.h"
+
 namespace passing::controller {
 namespace {
 
-constexpr std::size_t kLongestName = 128;
-constexpr std::size_t kShortestToken = 8;
+using net::kLongestName;
+using net::kShortestToken;
 
 auto refuse(std::string sentence) { return fail(ErrorCode::invalid_argument, std::move(sentence)); }
 
@@ -30,6 +32,33 @@ std::uint64_t random_key() {
   return key;
 }
 
+// What a blob costs: every entry something, also an empty one.
+std::size_t cost(const std::string& tag, const std::string& blob) { return blob.size() + tag.size() + 128; }
+
+// What a job without lanes must look like: its members only meet.
+Expected<void> check_rendezvous(const JoinRequest& request) {
+  if (request.slots == 0 && request.addresses.empty()) return {};
+  return refuse(fmt::format("{} slots and {} addresses for 0 lanes: give none of either", request.slots,
+                            request.addresses.size()));
+}
+
+// What the dataplane needs of a job with lanes.
+Expected<void> check_lanes(const JoinRequest& request) {
+  if (request.lanes > PASSING_MAX_LANES) {
+    return refuse(fmt::format("lanes is {}: must be 1 to {}, or 0 for a rendezvous only", request.lanes,
+                              PASSING_MAX_LANES));
+  }
+  if (!std::has_single_bit(request.slots) || request.slots > PASSING_MAX_SLOTS) {
+    return refuse(
+        fmt::format("slots is {}: must be a power of two from 1 to {}", request.slots, PASSING_MAX_SLOTS));
+  }
+  if (request.addresses.size() != request.lanes) {
+    return refuse(
+        fmt::format("{} addresses for {} lanes: give one per lane", request.addresses.size(), request.lanes));
+  }
+  return {};
+}
+
 }  // namespace
 
 Expected<void> Registry::check(const JoinRequest& request) const {
@@ -45,24 +74,14 @@ Expected<void> Registry::check(const JoinRequest& request) const {
     return refuse(fmt::format("the token has {} characters: use at least {} (PASSING_TOKEN)",
                               request.token.size(), kShortestToken));
   }
-  if (request.size < 1 || request.size > PASSING_MAX_MEMBERS) {
-    return refuse(fmt::format("size is {}: must be 1 to {}", request.size, PASSING_MAX_MEMBERS));
+  const std::uint32_t most = request.lanes == 0 ? net::kMostRendezvous : PASSING_MAX_MEMBERS;
+  if (request.size < 1 || request.size > most) {
+    return refuse(fmt::format("size is {}: must be 1 to {}", request.size, most));
   }
   if (request.rank >= request.size) {
     return refuse(fmt::format("rank is {}: must be 0 to {}", request.rank, request.size - 1));
   }
-  if (request.lanes < 1 || request.lanes > PASSING_MAX_LANES) {
-    return refuse(fmt::format("lanes is {}: must be 1 to {}", request.lanes, PASSING_MAX_LANES));
-  }
-  if (!std::has_single_bit(request.slots) || request.slots > PASSING_MAX_SLOTS) {
-    return refuse(
-        fmt::format("slots is {}: must be a power of two from 1 to {}", request.slots, PASSING_MAX_SLOTS));
-  }
-  if (request.addresses.size() != request.lanes) {
-    return refuse(
-        fmt::format("{} addresses for {} lanes: give one per lane", request.addresses.size(), request.lanes));
-  }
-  return {};
+  return request.lanes == 0 ? check_rendezvous(request) : check_lanes(request);
 }
 
 Expected<Membership> Registry::join(Time now, const JoinRequest& request) {
@@ -75,10 +94,11 @@ Expected<Membership> Registry::join(Time now, const JoinRequest& request) {
   auto place = place_for(now, job, request);
   if (!place) return tl::unexpected(place.error());
   Epoch& epoch = **place;
+  vacate(epoch, request.rank);
   epoch.members[request.rank] = {
       .joined = true, .departed = false, .heard = now, .addresses = request.addresses};
   const Membership membership{.job = job.id, .epoch = epoch.number, .key = epoch.key};
-  if (auto installed = install_if_complete(job); !installed) return tl::unexpected(installed.error());
+  if (auto begun = begin_if_complete(job); !begun) return tl::unexpected(begun.error());
   return membership;
 }
 
@@ -92,7 +112,7 @@ Expected<Registry::Job*> Registry::find_or_create(Time now, const JoinRequest& r
       return static_cast<std::uint32_t>((lanes + free.size() - 1 - thread) / free.size()) * slots;
     };
     for (const auto& [name, other] : jobs_) {
-      if (other.current->installed || !other.current->ended.empty()) continue;
+      if (other.current->running || !other.current->ended.empty()) continue;
       for (std::size_t t = 0; t < free.size(); ++t)
         free[t] -= std::min(free[t], need(other.lanes, other.slots, t));
     }
@@ -131,7 +151,7 @@ Expected<Registry::Job*> Registry::find_or_create(Time now, const JoinRequest& r
 Expected<Registry::Epoch*> Registry::place_for(Time now, Job& job, const JoinRequest& request) {
   Epoch& current = *job.current;
   Member& holder = current.members[request.rank];
-  const bool forming = !current.installed && current.ended.empty();
+  const bool forming = !current.running && current.ended.empty();
   if (holder.joined && !holder.departed) {
     if (!request.rejoin) {
       return refuse(
@@ -163,7 +183,7 @@ std::unique_ptr<Registry::Epoch> Registry::new_epoch(Job& job, Time now) const {
   return epoch;
 }
 
-Expected<void> Registry::install_if_complete(Job& job) {
+Expected<void> Registry::begin_if_complete(Job& job) {
   // The old epoch is over when everyone in it has departed.
   const auto gone = [](const Member& m) { return !m.joined || m.departed; };
   if (job.next && std::all_of(job.current->members.begin(), job.current->members.end(), gone)) {
@@ -171,28 +191,32 @@ Expected<void> Registry::install_if_complete(Job& job) {
   }
   Epoch& epoch = *job.current;
   const auto here = [](const Member& m) { return m.joined && !m.departed; };
-  if (epoch.installed || !epoch.ended.empty() ||
-      !std::all_of(epoch.members.begin(), epoch.members.end(), here))
+  if (epoch.running || !epoch.ended.empty() || !std::all_of(epoch.members.begin(), epoch.members.end(), here))
     return {};
+  if (job.lanes > 0) {
+    if (auto installed = install(job, epoch); !installed) {
+      epoch.ended = installed.error().message;
+      return installed;
+    }
+  }
+  epoch.running = true;
+  return {};
+}
+
+Expected<void> Registry::install(const Job& job, const Epoch& epoch) {
   std::vector<net::SocketAddress> addresses;
   for (const Member& member : epoch.members) {
     addresses.insert(addresses.end(), member.addresses.begin(), member.addresses.end());
   }
-  auto installed = dataplane_.install({.job = job.id,
-                                       .epoch = epoch.number,
-                                       .key = epoch.key,
-                                       .members = static_cast<std::uint16_t>(job.size),
-                                       .lanes = static_cast<std::uint8_t>(job.lanes),
-                                       .slots = job.slots,
-                                       .first_sequence = 0,
-                                       .addresses = {}},
-                                      addresses);
-  if (!installed) {
-    epoch.ended = installed.error().message;
-    return installed;
-  }
-  epoch.installed = true;
-  return {};
+  return dataplane_.install({.job = job.id,
+                             .epoch = epoch.number,
+                             .key = epoch.key,
+                             .members = static_cast<std::uint16_t>(job.size),
+                             .lanes = static_cast<std::uint8_t>(job.lanes),
+                             .slots = job.slots,
+                             .first_sequence = 0,
+                             .addresses = {}},
+                            addresses);
 }
 
 Expected<Registry::Epoch*> Registry::authorised(const std::string& name, std::uint64_t key) {
@@ -226,12 +250,12 @@ Expected<MemberView> Registry::look(Time now, const std::string& name, std::uint
   MemberView view;
   view.reason = epoch.ended;
   view.state = !epoch.ended.empty() ? MemberView::State::ended
-               : epoch.installed    ? MemberView::State::running
+               : epoch.running      ? MemberView::State::running
                                     : MemberView::State::forming;
   for (std::uint16_t r = 0; r < static_cast<std::uint16_t>(epoch.members.size()); ++r) {
     const Member& member = epoch.members[r];
     if (!member.joined) view.missing.push_back(r);
-    view.addresses.push_back(member.joined ? net::to_string(member.addresses[0]) : "");
+    view.addresses.push_back(member.place());
   }
   return view;
 }
@@ -242,8 +266,8 @@ Expected<void> Registry::leave(const std::string& name, std::uint64_t key, std::
   if (!found) return tl::unexpected(found.error());
   Epoch& epoch = **found;
   Job& job = jobs_.at(name);
-  if (!epoch.installed) {
-    epoch.members[rank] = {};  // the place is free again
+  if (!epoch.running) {
+    vacate(epoch, rank);
   } else {
     depart(job, epoch, rank);
   }
@@ -251,17 +275,30 @@ Expected<void> Registry::leave(const std::string& name, std::uint64_t key, std::
   return {};
 }
 
+// Frees a rank of an epoch that has not begun. Its blobs go with it: the next holder gives its own.
+void Registry::vacate(Epoch& epoch, std::uint32_t rank) {
+  epoch.members[rank] = {};
+  for (auto& [tag, blobs] : epoch.blobs) {
+    const auto blob = blobs.find(rank);
+    if (blob == blobs.end()) continue;
+    epoch.blob_bytes -= cost(tag, blob->second);
+    blobs.erase(blob);
+  }
+  std::erase_if(epoch.blobs, [](const auto& exchange) { return exchange.second.empty(); });
+}
+
 void Registry::depart(Job& job, Epoch& epoch, std::uint32_t rank) {
   Member& member = epoch.members[rank];
   if (!member.joined || member.departed) return;
   member.departed = true;
-  if (epoch.installed) dataplane_.depart(job.id, epoch.number, static_cast<std::uint16_t>(rank));
+  if (epoch.running && job.lanes > 0)
+    dataplane_.depart(job.id, epoch.number, static_cast<std::uint16_t>(rank));
 }
 
 // Forgets a job nobody is in, and lets a waiting epoch begin.
 void Registry::tidy(const std::string& name) {
   Job& job = jobs_.at(name);
-  static_cast<void>(install_if_complete(job));
+  static_cast<void>(begin_if_complete(job));
   const auto gone = [](const Member& m) { return !m.joined || m.departed; };
   const auto& members = job.current->members;
   if (!job.next && std::all_of(members.begin(), members.end(), gone)) jobs_.erase(name);
@@ -278,14 +315,13 @@ Expected<void> Registry::give(const std::string& name, std::uint64_t key, std::u
     if (given->second.at(rank) == blob) return {};  // asked again
     return refuse(fmt::format("rank {} gave another blob under '{}' before", rank, tag));
   }
-  // Every entry costs something, also an empty one.
-  const std::size_t cost = blob.size() + tag.size() + 128;
-  if (tag.size() > kLongestName || epoch.blob_bytes + cost > options_.blob_bytes) {
+  const std::size_t bytes = epoch.blob_bytes + cost(tag, blob);
+  if (tag.size() > kLongestName || bytes > options_.blob_bytes) {
     return refuse(fmt::format(
         "the blobs of job '{}' have {} bytes: at most {} fit, under tags of at most {} characters", name,
-        epoch.blob_bytes + cost, options_.blob_bytes, kLongestName));
+        bytes, options_.blob_bytes, kLongestName));
   }
-  epoch.blob_bytes += cost;
+  epoch.blob_bytes = bytes;
   epoch.blobs[tag][rank] = std::move(blob);
   return {};
 }
@@ -321,19 +357,19 @@ void Registry::housekeeping(Time now) {
       for (std::uint32_t r = 0; r < epoch->members.size(); ++r) {
         Member& member = epoch->members[r];
         if (!member.joined || member.departed || now - member.heard < options_.lease) continue;
-        if (!epoch->installed) {
-          member = {};
+        if (!epoch->running) {
+          vacate(*epoch, r);
           continue;
         }
         if (epoch->ended.empty()) {
-          epoch->ended = fmt::format("rank {} at {} has not been heard of for {:.1f} s", r,
-                                     net::to_string(member.addresses[0]),
+          epoch->ended = fmt::format("rank {}{} has not been heard of for {:.1f} s", r,
+                                     member.addresses.empty() ? "" : " at " + member.place(),
                                      static_cast<double>(now - member.heard) / kSecond);
         }
         depart(job, *epoch, r);
       }
     }
-    if (!job.current->installed) continue;
+    if (!job.current->running || job.lanes == 0) continue;
     Epoch& epoch = *job.current;
     dataplane::JobProgress sum;
     sum.lag.resize(job.size);
@@ -385,7 +421,7 @@ std::vector<JobView> Registry::view(Time now) {
     const Epoch& epoch = *job.current;
     JobView row{.name = name,
                 .state = !epoch.ended.empty() ? "ending: " + epoch.ended
-                         : epoch.installed    ? "running"
+                         : epoch.running      ? "running"
                                               : "forming",
                 .size = job.size,
                 .epoch = epoch.number,
@@ -397,11 +433,11 @@ std::vector<JobView> Registry::view(Time now) {
     for (std::uint16_t r = 0; r < static_cast<std::uint16_t>(epoch.members.size()); ++r) {
       const Member& member = epoch.members[r];
       if (member.joined && !member.departed) row.joined.push_back(r);
-      row.addresses.push_back(member.joined ? net::to_string(member.addresses[0]) : "");
-      if (!epoch.installed && !member.joined) row.waiting_for.push_back(r);
-      if (epoch.installed && (epoch.missing >> r & 1) != 0) row.waiting_for.push_back(r);
+      row.addresses.push_back(member.place());
+      if (!epoch.running && !member.joined) row.waiting_for.push_back(r);
+      if (epoch.missing != 0 && (epoch.missing >> r & 1) != 0) row.waiting_for.push_back(r);
     }
-    if (!epoch.installed) row.waiting_seconds = static_cast<double>(now - epoch.began) / kSecond;
+    if (!epoch.running) row.waiting_seconds = static_cast<double>(now - epoch.began) / kSecond;
     if (epoch.missing != 0) row.waiting_seconds = static_cast<double>(now - epoch.missing_since) / kSecond;
     rows.push_back(std::move(row));
   }

@@ -19,7 +19,7 @@ struct JoinRequest {
   std::string token;
   std::uint32_t size = 0;
   std::uint32_t rank = 0;
-  std::uint32_t lanes = 1;
+  std::uint32_t lanes = 1;                    ///< 0: the members only meet, and nothing is installed
   std::uint32_t slots = 256;                  ///< per lane
   std::vector<net::SocketAddress> addresses;  ///< one per lane
   bool rejoin = false;                        ///< the earlier holder of the rank is dead: end its epoch
@@ -99,13 +99,16 @@ class Registry {
     bool departed = false;
     Time heard = 0;
     std::vector<net::SocketAddress> addresses;
+
+    // For messages; empty if it has none.
+    std::string place() const { return addresses.empty() ? "" : net::to_string(addresses[0]); }
   };
   // One epoch of a job.
   struct Epoch {
     std::uint32_t number = 0;
     std::uint64_t key = 0;
-    bool installed = false;
-    std::string ended;  // why, if it has
+    bool running = false;  // all have joined
+    std::string ended;     // why, if it has
     Time began = 0;
     std::vector<Member> members;
     std::map<std::string, std::map<std::uint32_t, std::string>> blobs;  // by tag, then rank
@@ -133,7 +136,9 @@ class Registry {
   Expected<Epoch*> authorised(const std::string& job, std::uint64_t key);
   Expected<Epoch*> authorised_member(const std::string& job, std::uint64_t key, std::uint32_t rank);
   std::unique_ptr<Epoch> new_epoch(Job& job, Time now) const;
-  Expected<void> install_if_complete(Job& job);
+  Expected<void> begin_if_complete(Job& job);
+  Expected<void> install(const Job& job, const Epoch& epoch);
+  static void vacate(Epoch& epoch, std::uint32_t rank);
   void depart(Job& job, Epoch& epoch, std::uint32_t rank);
   void tidy(const std::string& name);
 

@@ -19,6 +19,7 @@ using nlohmann::json;
 
 constexpr std::size_t kLargestBody = 4U << 20;
 constexpr unsigned kThreads = 32;
+constexpr int kBacklog = 1024;
 
 Time now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -66,11 +67,12 @@ class Body {
     const auto value = net::parse_hex64(text("key"));
     return value ? *value : missing<std::uint64_t>("key", "16 hexadecimal digits");
   }
+  // None, if there is no such field.
   std::vector<std::string> texts(const char* key) {
     const auto found = look(key, "a list");
     std::vector<std::string> result;
-    if (found == nullptr || !found->is_array())
-      return missing<std::vector<std::string>>(key, "a list of texts");
+    if (found == nullptr) return result;
+    if (!found->is_array()) return missing<std::vector<std::string>>(key, "a list of texts");
     for (const json& each : *found) {
       if (!each.is_string()) return missing<std::vector<std::string>>(key, "a list of texts");
       result.push_back(each.get<std::string>());
@@ -119,6 +121,7 @@ struct Server::State {
   dataplane::Dataplane& dataplane;
   Options options;
   httplib::Server http;
+  socket_t socket = -1;  // where it listens
   int port = 0;
   Time started = now();
   std::thread listener;
@@ -198,9 +201,10 @@ struct Server::State {
                      .size = body.number("size"),
                      .rank = body.number("rank"),
                      .lanes = body.number("lanes", 1),
-                     .slots = body.number("slots", 256),
+                     .slots = 0,
                      .addresses = {},
                      .rejoin = body.flag("rejoin")};
+    join.slots = body.number("slots", join.lanes == 0 ? 0 : 256);
     const auto addresses = body.texts("addresses");
     if (!understood(body, response)) return;
     if (addresses.size() > PASSING_MAX_LANES) {
@@ -280,7 +284,8 @@ Expected<std::unique_ptr<Server>> Server::start(Registry& registry, dataplane::D
   s.http.set_write_timeout(2);
   s.http.set_tcp_nodelay(true);
   // Not the library's SO_REUSEPORT: a second switch on the same port must be refused, not share requests.
-  s.http.set_socket_options([](socket_t socket) {
+  s.http.set_socket_options([&s](socket_t socket) {
+    s.socket = socket;
     const int on = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   });
@@ -294,6 +299,8 @@ Expected<std::unique_ptr<Server>> Server::start(Registry& registry, dataplane::D
         fmt::format("cannot listen on HTTP {}:{}: the port is in use or the address is not this machine's",
                     options.host, options.port));
   }
+  // The library lets 5 connections wait; whoever a rush of members turns away comes again in seconds.
+  static_cast<void>(::listen(s.socket, kBacklog));
   s.listener = std::thread([&s] { s.http.listen_after_bind(); });
   // stop() does nothing before the listener runs.
   while (!s.http.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -2,7 +2,10 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -80,6 +83,54 @@ std::string to_string(const SocketAddress& address) {
   getnameinfo(address.get(), address.length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
   if (address.family() == AF_INET6) return fmt::format("[{}]:{}", host, address.port());
   return fmt::format("{}:{}", host, address.port());
+}
+
+Expected<SocketAddress> own_address(const std::string& wanted, const std::string& peer) {
+  if (!wanted.empty()) {
+    const bool six = wanted.find(':') != std::string::npos;
+    auto given = parse_numeric_address(six ? "[" + wanted + "]:0" : wanted + ":0");
+    if (!given) {
+      return fail(ErrorCode::invalid_argument,
+                  fmt::format("address is '{}': must be an IP of this machine (PASSING_ADDRESS)", wanted));
+    }
+    return given;
+  }
+  if (const auto there = peer.empty() ? Expected<SocketAddress>(fail(ErrorCode::invalid_argument, ""))
+                                      : parse_address(peer)) {
+    // Nothing is sent: connecting a datagram socket only asks for a route.
+    const int probe = ::socket(there->family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    SocketAddress local;
+    local.length = sizeof local.storage;
+    const bool found = probe >= 0 && ::connect(probe, there->get(), there->length) == 0 &&
+                       getsockname(probe, local.get(), &local.length) == 0;
+    if (probe >= 0) ::close(probe);
+    if (found) {
+      local.set_port(0);
+      return local;
+    }
+  }
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0)
+    return fail(ErrorCode::invalid_argument, "cannot list the interfaces; set PASSING_ADDRESS");
+  SocketAddress best;
+  int rank = 0;  // loopback 1, IPv6 2, IPv4 3
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0) continue;
+    const int family = each->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    SocketAddress address;
+    address.length = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    std::memcpy(&address.storage, each->ifa_addr, address.length);
+    const auto* six = reinterpret_cast<const sockaddr_in6*>(&address.storage);
+    if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr)) continue;
+    const int found = (each->ifa_flags & IFF_LOOPBACK) != 0 ? 1 : family == AF_INET6 ? 2 : 3;
+    if (found <= rank) continue;
+    rank = found;
+    best = address;
+  }
+  freeifaddrs(list);
+  if (rank == 0) return fail(ErrorCode::invalid_argument, "no interface is up; set PASSING_ADDRESS");
+  return best;
 }
 
 Address to_protocol(const SocketAddress& address) {

@@ -32,6 +32,10 @@ Expected<SocketAddress> parse_address(const std::string& text, std::uint16_t def
 Expected<SocketAddress> parse_numeric_address(const std::string& text);
 std::string to_string(const SocketAddress& address);
 
+/// The address that other machines reach this one by: `wanted` if given (an IP), else the one that is used
+/// towards `peer` (HOST:PORT, may be empty), else the first that is not loopback. The port is 0.
+Expected<SocketAddress> own_address(const std::string& wanted, const std::string& peer);
+
 Address to_protocol(const SocketAddress& address);
 
 }  // namespace passing::net

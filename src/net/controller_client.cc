@@ -159,13 +159,18 @@ Expected<void> ControllerClient::give(const std::string& job, std::uint64_t key,
   return {};
 }
 
-Expected<std::vector<std::string>> ControllerClient::take(const std::string& job, std::uint64_t key,
-                                                          const std::string& tag) const {
+Expected<Blobs> ControllerClient::take(const std::string& job, std::uint64_t key,
+                                       const std::string& tag) const {
   const std::string text = json{{"key", to_hex(key)}}.dump();
   const auto body = parse(address_, request(fmt::format("/v1/jobs/{}/blobs/{}/take", job, tag), &text));
   if (!body) return tl::unexpected(body.error());
-  if (!body->contains("blobs") || !body->at("blobs").is_array()) return std::vector<std::string>{};
-  return body->at("blobs").get<std::vector<std::string>>();
+  try {
+    return Blobs{.all = body->at("blobs").get<std::vector<std::string>>(),
+                 .missing = body->at("missing").get<std::vector<std::uint16_t>>()};
+  } catch (const json::exception&) {
+    return fail(ErrorCode::unreachable,
+                fmt::format("{} does not answer like a PASSING controller", address_));
+  }
 }
 
 }  // namespace passing::net

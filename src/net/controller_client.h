@@ -32,6 +32,12 @@ struct JobState {
   std::string reason;
 };
 
+/// What everyone gave, by rank; none while someone is missing.
+struct Blobs {
+  std::vector<std::string> all;
+  std::vector<std::uint16_t> missing;
+};
+
 /// Requests to one controller, one at a time. Errors name its address.
 class ControllerClient {
  public:
@@ -48,9 +54,7 @@ class ControllerClient {
   Expected<void> leave(const std::string& job, std::uint64_t key, std::uint32_t rank) const;
   Expected<void> give(const std::string& job, std::uint64_t key, std::uint32_t rank, const std::string& tag,
                       const std::string& blob) const;
-  /// All blobs by rank; empty while someone is missing.
-  Expected<std::vector<std::string>> take(const std::string& job, std::uint64_t key,
-                                          const std::string& tag) const;
+  Expected<Blobs> take(const std::string& job, std::uint64_t key, const std::string& tag) const;
   /// The body of any GET, for status displays.
   Expected<std::string> get(const std::string& path) const;
 

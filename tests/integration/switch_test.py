@@ -225,11 +225,13 @@ class BadInput(TestCase):
                 ({"rank": 1, "token": "another token"}, "the token does not fit job 'bad'"),
                 ({"rank": 1, "token": "short"}, "the token has 5 characters"),
                 ({"rank": 1, "addresses": []}, "0 addresses for 1 lanes"),
+                ({"rank": 1, "lanes": 65}, "lanes is 65: must be 1 to 64, or 0 for a rendezvous only"),
                 ({"rank": 1, "addresses": ["nonsense"]}, "address 'nonsense'"),
                 ({"rank": 1, "addresses": [1]}, "'addresses' is missing or not a list of texts"),
                 ({"rank": -1}, "'rank' is missing or not a number"),
                 ({"size": "2"}, "'size' is missing or not a number"),
                 ({"size": 65}, "size is 65: must be 1 to 64"),
+                ({"size": 1025, "lanes": 0}, "size is 1025: must be 1 to 1024"),
                 ({"rank": 1, "slots": 3}, "slots is 3: must be a power of two")]:
             status, answer = switch.post("/v1/jobs/bad/join", {**good, **change})
             self.assertEqual(status, 400, answer)
@@ -321,6 +323,53 @@ class Operators(TestCase):
         with concurrent.futures.ThreadPoolExecutor(64) as pool:
             for blobs in pool.map(take_part, range(64)):
                 self.assertEqual(blobs, [f"blob of {rank}" for rank in range(64)])
+
+    def test_a_job_without_lanes_only_meets(self):
+        switch = self.switch("--mtu", "1500", "--slots", "512", "--threads", "1")
+        body = {"token": self.token, "size": 3, "lanes": 0}
+        keys = [switch.post("/v1/jobs/meet/join", {**body, "rank": rank})[1]["key"] for rank in range(2)]
+        job = switch.jobs()[0]
+        self.assertEqual((job["state"], job["lanes"], job["slots"], job["joined"]), ("forming", 0, 0, [0, 1]))
+        self.assertEqual(job["waiting_for"], [2])
+        status, answer = switch.post("/v1/jobs/meet/join", {**body, "rank": 2, "slots": 256})
+        self.assertEqual(status, 400)
+        self.assertIn("256 slots and 0 addresses for 0 lanes", answer["error"])
+        status, answer = switch.post("/v1/jobs/meet/join", {**body, "rank": 2, "addresses": ["127.0.0.1:5000"]})
+        self.assertEqual(status, 400)
+        status, answer = switch.post("/v1/jobs/meet/join", {**body, "rank": 2, "lanes": 1, "addresses": ["127.0.0.1:5000"]})
+        self.assertIn("job 'meet' has size 3, 0 lanes and 0 slots", answer["error"])
+        keys.append(switch.post("/v1/jobs/meet/join", {**body, "rank": 2})[1]["key"])
+
+        view = switch.post("/v1/jobs/meet/look", {"key": keys[0], "rank": 0})[1]
+        self.assertEqual(view, {"state": "running", "missing": [], "addresses": ["", "", ""], "reason": ""})
+        self.assertEqual(switch.free_slots(), 512)
+        time.sleep(0.6)  # the controller has looked at it meanwhile
+        job = switch.jobs()[0]
+        self.assertEqual((job["state"], job["waiting_for"], job["lag"], job["chunks_held"]), ("running", [], [], 0))
+        self.assertIn("meet", subprocess.check_output([PASSING, "status", switch.address], text=True))
+        self.assertEqual(switch.metric("passing_jobs"), 1)
+        # All slots are there for others.
+        self.assert_right(self.members(switch, "all", 2, "--elements", "1000", "--slots", "512"))
+
+        # The blobs stay until the last has left.
+        for rank in range(3):
+            self.assertEqual(switch.post("/v1/jobs/meet/blobs/x/take", {"key": keys[rank]})[1]["missing"], [*range(rank, 3)])
+            self.assertEqual(switch.post("/v1/jobs/meet/blobs/x", {"key": keys[rank], "rank": rank, "blob": str(rank)})[0], 200)
+        for rank in range(3):
+            self.assertEqual(switch.post("/v1/jobs/meet/blobs/x/take", {"key": keys[rank]})[1]["blobs"], ["0", "1", "2"])
+            self.assertEqual(switch.post("/v1/jobs/meet/leave", {"key": keys[rank], "rank": rank})[0], 200)
+        self.assertEqual(switch.jobs(), [])
+        self.assertEqual(switch.post("/v1/jobs/meet/join", {**body, "size": 2, "rank": 0})[0], 200)
+
+    def test_the_lease_ends_a_job_without_lanes(self):
+        switch = self.switch("--mtu", "1500", "--lease", "1")
+        body = {"token": self.token, "size": 2, "lanes": 0}
+        key = [switch.post("/v1/jobs/meet/join", {**body, "rank": rank})[1]["key"] for rank in range(2)][0]
+        self.eventually(lambda: switch.post("/v1/jobs/meet/look", {"key": key, "rank": 0})[1]["state"] == "ended",
+                        "the lease of rank 1 does not end")
+        reason = switch.post("/v1/jobs/meet/look", {"key": key, "rank": 0})[1]["reason"]
+        self.assertRegex(reason, "^rank 1 has not been heard of for")
+        self.eventually(lambda: switch.jobs() == [], "the job is not forgotten")
 
     def test_idle_processes_use_no_cpu(self):
         switch = self.switch("--mtu", "1500")

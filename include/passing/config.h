@@ -1,0 +1,51 @@
+// How a communicator is made: by hand, or from what a launcher says in the environment.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "passing/error.h"
+
+namespace passing {
+
+/// Everyone gives a blob, everyone gets all, by rank. Called by create() on every rank, once.
+using Exchange = std::function<Expected<std::vector<std::string>>(const std::string& blob)>;
+
+/// Settings of a communicator. Each can be set by the environment variable named beside it.
+struct Config {
+  std::uint32_t rank = 0;        ///< PASSING_RANK, or the launcher's
+  std::uint32_t size = 1;        ///< PASSING_SIZE, or the launcher's; 1 to 65535
+  std::uint32_t local_rank = 0;  ///< PASSING_LOCAL_RANK: among the ranks of this host
+  std::uint32_t local_size = 1;  ///< PASSING_LOCAL_SIZE
+  std::string job = "default";   ///< PASSING_JOB, or the launcher's; the same on all ranks, and theirs alone
+  std::string host;     ///< PASSING_HOST: ranks with the same label share memory; empty: the host name
+  std::string address;  ///< PASSING_ADDRESS: the IP that other ranks reach this one by; empty: chosen
+  std::string
+      strategy;  ///< PASSING_STRATEGY: see strategies(); empty: in_network with a controller, else ring
+
+  /// How ranks find each other: the first of these that is set.
+  Exchange exchange;       ///< a function of yours: over MPI, a torch Store, ...
+  std::string directory;   ///< PASSING_DIRECTORY: one that all ranks share
+  std::string controller;  ///< PASSING_CONTROLLER: HOST:PORT of the switch; in_network needs it in any case
+  std::string token;  ///< PASSING_TOKEN, or the content of PASSING_TOKEN_FILE: the job's shared secret, 8
+                      ///< characters or more
+
+  std::chrono::milliseconds timeout{60'000};  ///< PASSING_TIMEOUT, in seconds: until an operation fails
+  std::chrono::milliseconds create_timeout{
+      60'000};              ///< PASSING_CREATE_TIMEOUT, in seconds: to find all ranks
+  std::uint32_t lanes = 0;  ///< PASSING_LANES: to the switch; 0: as many as it has threads, at most 4
+  std::uint32_t slots = 0;  ///< PASSING_SLOTS: per lane, a power of two; 0: 256 over all lanes
+
+  /// From PASSING_*, then torchrun, Open MPI, Slurm and PMI (MPICH), in this order.
+  PASSING_API static Expected<Config> from_environment();
+  /// One sentence naming the setting, its value and its range.
+  PASSING_API Expected<void> validate() const;
+};
+
+/// The strategies there are: "ring", "in_network".
+PASSING_API std::vector<std::string> strategies();
+
+}  // namespace passing

@@ -1,0 +1,428 @@
+#include "net/rendezvous.h"
+
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "net/controller_client.h"
+#include "net/hex.h"
+#include "net/limits.h"
+
+namespace passing::net {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using Blob = std::string;
+
+constexpr std::size_t kMostNamed = 16;
+constexpr auto kFirstPause = std::chrono::milliseconds(2);
+constexpr auto kLastPause = std::chrono::milliseconds(50);
+constexpr auto kHeartbeat = std::chrono::milliseconds(500);
+
+// Looks again soon at first, then less often. Many ranks look more rarely: all of them ask one disk or
+// controller.
+class Patience {
+ public:
+  explicit Patience(const Rendezvous& who)
+      : deadline_(Clock::now() + std::chrono::nanoseconds(who.timeout)),
+        longest_(std::max(kLastPause, std::chrono::milliseconds(who.size))) {}
+
+  void again() { pause_ = kFirstPause; }
+  // False when the time is over.
+  bool nap() {
+    const auto now = Clock::now();
+    if (now >= deadline_) return false;
+    std::this_thread::sleep_for(std::min<Clock::duration>(pause_, deadline_ - now));
+    pause_ = std::min(2 * pause_, longest_);
+    return true;
+  }
+
+ private:
+  Clock::time_point deadline_;
+  std::chrono::milliseconds longest_;
+  std::chrono::milliseconds pause_ = kFirstPause;
+};
+
+std::string list(const std::vector<std::uint16_t>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  }
+  if (ranks.size() > kMostNamed) text += fmt::format(" and {} more", ranks.size() - kMostNamed);
+  return text;
+}
+
+double seconds(Duration time) { return static_cast<double>(time) / kSecond; }
+
+tl::unexpected<Error> too_late(const Rendezvous& who, const std::string& where,
+                               const std::vector<std::uint16_t>& missing) {
+  return fail(
+      ErrorCode::deadline,
+      fmt::format("job '{}' is not complete after {:.1f} s; missing at {}: rank {}; start all ranks with "
+                  "the same job and size",
+                  who.job, seconds(who.timeout), where, list(missing)),
+      missing);
+}
+
+std::string random_nonce() {
+  std::array<std::uint64_t, 2> words{};
+  PASSING_ASSERT(getrandom(words.data(), sizeof words, 0) == sizeof words);
+  return to_hex(words[0]) + to_hex(words[1]);
+}
+
+std::string this_process() {
+  std::array<char, 256> host{};
+  static_cast<void>(gethostname(host.data(), host.size() - 1));
+  return fmt::format("host {}, process {}", host.data(), getpid());
+}
+
+// The same on every machine, unlike std::hash.
+std::uint64_t fnv1a(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+std::optional<std::string> content(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return std::nullopt;
+  std::string text(static_cast<std::size_t>(std::max<std::streamoff>(0, file.tellg())), 0);
+  file.seekg(0);
+  if (!file.read(text.data(), static_cast<std::streamsize>(text.size()))) return std::nullopt;
+  return text;
+}
+
+// The first line of RANK.hello.
+struct Hello {
+  std::string nonce;
+  std::string who;
+};
+
+std::optional<Hello> read_hello(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  Hello hello;
+  if (!(file >> hello.nonce) || !std::getline(file >> std::ws, hello.who)) return std::nullopt;
+  return hello;
+}
+
+// One rank's part in a meeting through files. RANK is DIRECTORY/JOB.NUMBER:
+//
+//   RANK.hello  a nonce, host and process, and in the lines below the blob. Written once.
+//   RANK.ready  a digest of the nonces that the rank sees. Written again whenever they change.
+//   RANK.done   the digest, once the rank has all blobs.
+//
+// The ranks have met when every ready has the digest of the hellos that are there now. It covers this
+// process's fresh nonce, so no file of an earlier run can have it, and whoever wrote it sees the same
+// processes. Two processes that claim one rank notice: one finds the other's nonce in its hello.
+//
+// Nobody returns before all are done: only then a rank may come again with the same job and replace its
+// hello. Rank 0 removes all files then, each done last; a rank whose done has gone knows that all were done.
+// Files that stay because someone died do no harm. A hello that vanishes while its rank still needs it (rank
+// 0 was removing those of the meeting before) is written again.
+class DirectoryMeeting {
+ public:
+  DirectoryMeeting(const Rendezvous& who, const std::string& directory)
+      : who_(who), directory_(directory), patience_(who), nonce_(random_nonce()), hellos_(who.size) {}
+
+  Expected<std::vector<Blob>> run(const Blob& blob) {
+    if (auto made = make_directory(); !made) return tl::unexpected(made.error());
+    std::vector<Blob> all;
+    for (;;) {
+      const auto met = look(blob);
+      if (!met) return tl::unexpected(met.error());
+      if (*met && collect(all)) break;
+      if (!patience_.nap()) return too_late(who_, place(), missing("ready"));
+    }
+    if (auto said = write("done", digest_); !said) return tl::unexpected(said.error());
+    for (patience_.again(); !everyone_done();) {
+      if (!patience_.nap()) return too_late(who_, place(), missing("done"));
+    }
+    if (who_.rank == 0) remove_all();
+    return all;
+  }
+
+ private:
+  fs::path path(std::uint32_t rank, const char* kind) const {
+    return directory_ / fmt::format("{}.{}.{}", who_.job, rank, kind);
+  }
+  std::string place() const { return fmt::format("directory '{}'", directory_.string()); }
+
+  Expected<void> make_directory() const {
+    std::error_code problem;
+    fs::create_directories(directory_, problem);
+    if (!problem) return {};
+    return fail(
+        ErrorCode::invalid_argument,
+        fmt::format("cannot make {}: {}; set PASSING_DIRECTORY to one that all ranks share and may write",
+                    place(), problem.message()));
+  }
+
+  // Others see the whole file or none of it.
+  Expected<void> write(const char* kind, const std::string& text) const {
+    const fs::path target = path(who_.rank, kind);
+    const fs::path draft = target.string() + "." + nonce_;
+    std::error_code problem;
+    errno = 0;
+    std::ofstream file(draft, std::ios::binary);
+    file.write(text.data(), static_cast<std::streamsize>(text.size()));
+    file.close();
+    if (file) {
+      fs::rename(draft, target, problem);
+    } else {
+      problem = {errno != 0 ? errno : EIO, std::generic_category()};
+    }
+    if (!problem) return {};
+    const std::string reason = problem.message();
+    fs::remove(draft, problem);
+    return fail(
+        ErrorCode::invalid_argument,
+        fmt::format("cannot write '{}': {}; set PASSING_DIRECTORY to one that all ranks share and may write",
+                    target.string(), reason));
+  }
+
+  // Reads who is there and says so; true when everyone says the same.
+  Expected<bool> look(const Blob& blob) {
+    // A network file system may hide new files until someone opens the directory.
+    std::error_code ignored;
+    const fs::directory_iterator refresh(directory_, ignored);
+    if (auto mine = keep_hello(blob); !mine) return tl::unexpected(mine.error());
+    for (std::uint32_t rank = 0; rank < who_.size; ++rank) hellos_[rank] = read_hello(path(rank, "hello"));
+    std::string nonces;
+    for (const auto& hello : hellos_) nonces += (hello ? hello->nonce : "") + "\n";
+    digest_ = to_hex(fnv1a(nonces));
+    if (content(path(who_.rank, "ready")) != digest_) {
+      if (auto said = write("ready", digest_); !said) return tl::unexpected(said.error());
+    }
+    return missing("ready").empty();
+  }
+
+  // Writes it unless it is there; fails if it is another process's.
+  Expected<void> keep_hello(const Blob& blob) {
+    const auto there = read_hello(path(who_.rank, "hello"));
+    if (there && there->nonce == nonce_) return {};
+    if (there && said_hello_) {
+      return fail(
+          ErrorCode::disagreement,
+          fmt::format("two processes claim rank {} of job '{}': {}, and {}; give every process a rank, "
+                      "and every run a job name, of its own",
+                      who_.rank, who_.job, this_process(), there->who),
+          {static_cast<std::uint16_t>(who_.rank)});
+    }
+    said_hello_ = true;
+    return write("hello", fmt::format("{} {}\n", nonce_, this_process()) + blob);
+  }
+
+  // Ranks that have not said hello, or not the digest of what this one sees in their file of that kind.
+  std::vector<std::uint16_t> missing(const char* kind) const {
+    std::vector<std::uint16_t> ranks;
+    for (std::uint32_t rank = 0; rank < who_.size; ++rank) {
+      if (!hellos_[rank] || content(path(rank, kind)) != digest_)
+        ranks.push_back(static_cast<std::uint16_t>(rank));
+    }
+    return ranks;
+  }
+
+  // False if a hello has changed after all.
+  bool collect(std::vector<Blob>& all) const {
+    all.clear();
+    for (std::uint32_t rank = 0; rank < who_.size; ++rank) {
+      auto text = content(path(rank, "hello"));
+      if (!text || text->compare(0, nonce_.size(), hellos_[rank]->nonce) != 0) return false;
+      all.push_back(text->substr(text->find('\n') + 1));
+    }
+    return true;
+  }
+
+  bool everyone_done() const {
+    return content(path(who_.rank, "done")) != digest_ || missing("done").empty();
+  }
+
+  void remove_all() const {
+    std::error_code ignored;
+    for (std::uint32_t rank = 0; rank < who_.size; ++rank) {
+      for (const char* kind : {"hello", "ready", "done"}) fs::remove(path(rank, kind), ignored);
+    }
+  }
+
+  Rendezvous who_;
+  fs::path directory_;
+  Patience patience_;
+  std::string nonce_;
+  bool said_hello_ = false;
+  std::vector<std::optional<Hello>> hellos_;  // by rank, as last seen
+  std::string digest_;                        // of their nonces
+};
+
+// One rank's part in a meeting through a controller: a job without lanes. Everyone gives its blob, takes all,
+// confirms that, and leaves when all have confirmed. A member that died while the job formed may still hold
+// its rank and its blob there; but it cannot confirm, so its lease ends the epoch, and the others join the
+// next.
+//
+// The controller keeps the blobs until all have left. Whoever comes for the next meeting before that waits in
+// the next epoch, or tries again while its rank is taken.
+class ControllerMeeting {
+ public:
+  ControllerMeeting(const Rendezvous& who, const std::string& controller, std::string token)
+      : who_(who),
+        client_(controller),
+        token_(std::move(token)),
+        job_(who.job + ".rendezvous"),
+        patience_(who) {}
+
+  Expected<std::vector<Blob>> run(const Blob& blob) {
+    if (job_.size() > kLongestName) {
+      return fail(ErrorCode::invalid_argument,
+                  fmt::format("job name '{}' has {} characters: use at most {}", who_.job, who_.job.size(),
+                              kLongestName - (job_.size() - who_.job.size())));
+    }
+    gifts_ = {to_hex(blob), ""};
+    auto all = meet();
+    leave();
+    return all;
+  }
+
+ private:
+  static constexpr std::array kTags = {"blob", "confirm"};
+
+  Expected<std::vector<Blob>> meet() {
+    for (;;) {
+      const auto met = advance();
+      if (!met) return tl::unexpected(met.error());
+      if (*met) return decoded();
+      if (!patience_.nap()) return late();
+    }
+  }
+
+  // As far as it goes without waiting; true at the end. Fails only where trying again is of no use.
+  Expected<bool> advance() {
+    if (!key_ && !join()) return false;
+    while (stage_ < kTags.size()) {
+      auto given = give();
+      if (!given || !*given) return given;
+      if (!take()) return false;
+      ++stage_;
+      given_ = false;
+      patience_.again();
+    }
+    return true;
+  }
+
+  bool join() {
+    const auto reply = client_.join(job_, token_, who_.size, who_.rank, 0, 0, {}, false);
+    if (!reply) return later(reply.error());
+    key_ = reply->key;
+    stage_ = 0;
+    given_ = false;
+    heard_ = Clock::now();
+    return true;
+  }
+
+  Expected<bool> give() {
+    if (given_) return true;
+    const auto given = client_.give(job_, *key_, who_.rank, kTags[stage_], gifts_[stage_]);
+    given_ = given.has_value();
+    if (given_) return true;
+    // Refused while the membership stands: the blob itself is the problem.
+    if (given.error().code != ErrorCode::unreachable && client_.look(job_, *key_, who_.rank)) {
+      return tl::unexpected(given.error());
+    }
+    return lost(given.error());
+  }
+
+  bool take() {
+    auto blobs = client_.take(job_, *key_, kTags[stage_]);
+    if (!blobs) return lost(blobs.error());
+    problem_.reset();
+    missing_ = std::move(blobs->missing);
+    if (!missing_.empty()) {
+      keep_alive();
+      return false;
+    }
+    if (stage_ == 0) all_ = std::move(blobs->all);
+    return true;
+  }
+
+  // The lease must not end while others are late; and if one of theirs has, everyone begins again.
+  void keep_alive() {
+    if (Clock::now() - heard_ < kHeartbeat) return;
+    const auto state = client_.look(job_, *key_, who_.rank);
+    if (!state) {
+      lost(state.error());
+    } else if (state->phase == JobState::Phase::ended) {
+      leave();
+      later({ErrorCode::epoch_ended, fmt::format("job '{}' has ended: {}", job_, state->reason), {}});
+    } else {
+      heard_ = Clock::now();
+    }
+  }
+
+  // A refusal means that the controller does not know this member any more, because it restarted, say.
+  bool lost(const Error& error) {
+    if (error.code != ErrorCode::unreachable) key_.reset();
+    return later(error);
+  }
+
+  bool later(Error error) {
+    problem_ = std::move(error);
+    return false;
+  }
+
+  void leave() {
+    if (key_) static_cast<void>(client_.leave(job_, *key_, who_.rank));
+    key_.reset();
+  }
+
+  tl::unexpected<Error> late() const {
+    if (!problem_) return too_late(who_, "controller " + client_.address(), missing_);
+    return fail(problem_->code,
+                fmt::format("{} (tried for {:.1f} s)", problem_->message, seconds(who_.timeout)), missing_);
+  }
+
+  Expected<std::vector<Blob>> decoded() const {
+    std::vector<Blob> blobs;
+    for (const std::string& text : all_) {
+      if (auto blob = parse_hex(text)) blobs.push_back(std::move(*blob));
+    }
+    if (blobs.size() == who_.size) return blobs;
+    return fail(ErrorCode::unreachable,
+                fmt::format("{} does not answer like a PASSING controller", client_.address()));
+  }
+
+  Rendezvous who_;
+  ControllerClient client_;
+  std::string token_;
+  std::string job_;
+  Patience patience_;
+  std::array<std::string, kTags.size()> gifts_;
+  std::optional<std::uint64_t> key_;  // while a member
+  std::size_t stage_ = 0;             // of kTags
+  bool given_ = false;                // in this stage
+  Clock::time_point heard_;           // by the controller
+  std::vector<std::string> all_;
+  std::vector<std::uint16_t> missing_;
+  std::optional<Error> problem_;  // why the last step failed, if it did
+};
+
+}  // namespace
+
+Exchange directory_exchange(const Rendezvous& who, const std::string& directory) {
+  return [=](const Blob& blob) { return DirectoryMeeting(who, directory).run(blob); };
+}
+
+Exchange controller_exchange(const Rendezvous& who, const std::string& controller, const std::string& token) {
+  return [=](const Blob& blob) { return ControllerMeeting(who, controller, token).run(blob); };
+}
+
+}  // namespace passing::net

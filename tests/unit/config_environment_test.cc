@@ -1,0 +1,406 @@
+// include/passing/config.h: what launchers and users say in the environment, and what is refused.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "passing/config.h"
+
+extern char** environ;
+
+namespace passing {
+namespace {
+
+// Whether a variable is one that from_environment may look at.
+bool concerns_us(const std::string& name) {
+  for (const char* prefix :
+       {"PASSING_", "OMPI_", "PMIX_", "SLURM_", "PMI_", "MPI_", "TORCHELASTIC_", "MASTER_"}) {
+    if (name.starts_with(prefix)) return true;
+  }
+  return name == "RANK" || name == "WORLD_SIZE" || name == "LOCAL_RANK" || name == "LOCAL_WORLD_SIZE";
+}
+
+// Runs each test without any launcher's variables, and puts back what was there.
+class Environment : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string text = *entry;
+      const std::string name = text.substr(0, text.find('='));
+      if (concerns_us(name)) before_.emplace_back(name, text.substr(name.size() + 1));
+    }
+    for (const auto& [name, value] : before_) unsetenv(name.c_str());
+  }
+  void TearDown() override {
+    for (const std::string& name : set_) unsetenv(name.c_str());
+    for (const auto& [name, value] : before_) setenv(name.c_str(), value.c_str(), 1);
+  }
+
+  void set(const std::string& name, const std::string& value) {
+    set_.push_back(name);
+    setenv(name.c_str(), value.c_str(), 1);
+  }
+  void set_ranks(const std::string& rank, const std::string& size) {
+    set("PASSING_RANK", rank);
+    set("PASSING_SIZE", size);
+  }
+  void set_torchrun() {
+    set("RANK", "5");
+    set("WORLD_SIZE", "8");
+    set("LOCAL_RANK", "1");
+    set("LOCAL_WORLD_SIZE", "4");
+  }
+  void set_open_mpi() {
+    set("OMPI_COMM_WORLD_RANK", "6");
+    set("OMPI_COMM_WORLD_SIZE", "9");
+    set("OMPI_COMM_WORLD_LOCAL_RANK", "2");
+    set("OMPI_COMM_WORLD_LOCAL_SIZE", "3");
+  }
+  void set_slurm() {
+    set("SLURM_PROCID", "7");
+    set("SLURM_NTASKS", "10");
+    set("SLURM_LOCALID", "3");
+    set("SLURM_NTASKS_PER_NODE", "5");
+  }
+  void set_mpich() {
+    set("PMI_RANK", "8");
+    set("PMI_SIZE", "11");
+    set("MPI_LOCALRANKID", "4");
+    set("MPI_LOCALNRANKS", "6");
+  }
+
+  // Rank, size, local rank and local size, or what was wrong.
+  static std::string ranks() {
+    const auto config = Config::from_environment();
+    if (!config) return config.error().message;
+    return std::to_string(config->rank) + "/" + std::to_string(config->size) + " " +
+           std::to_string(config->local_rank) + "/" + std::to_string(config->local_size);
+  }
+  static std::string complaint() {
+    const auto config = Config::from_environment();
+    return config ? "" : config.error().message;
+  }
+  static std::string job() { return Config::from_environment().value().job; }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> before_;
+  std::vector<std::string> set_;
+};
+
+TEST_F(Environment, NothingSetIsAnErrorThatSaysHow) {
+  EXPECT_EQ(
+      complaint(),
+      "nothing says which rank this process is: set PASSING_RANK and PASSING_SIZE (0 and 1 for a process of "
+      "its own), or start it with torchrun, mpirun or srun");
+}
+
+TEST_F(Environment, EveryLauncherIsUnderstood) {
+  set_mpich();
+  EXPECT_EQ(ranks(), "8/11 4/6");
+  set_slurm();
+  EXPECT_EQ(ranks(), "7/10 3/5");
+  set_open_mpi();
+  EXPECT_EQ(ranks(), "6/9 2/3");
+  set_torchrun();
+  EXPECT_EQ(ranks(), "5/8 1/4");
+  set_ranks("4", "7");
+  EXPECT_EQ(ranks(), "4/7 0/1");
+  set("PASSING_LOCAL_RANK", "3");
+  set("PASSING_LOCAL_SIZE", "4");
+  EXPECT_EQ(ranks(), "4/7 3/4");
+}
+
+TEST_F(Environment, OurOwnLocalRankWinsOverTheLaunchers) {
+  set_open_mpi();
+  set("PASSING_LOCAL_RANK", "0");
+  set("PASSING_LOCAL_SIZE", "1");
+  EXPECT_EQ(ranks(), "6/9 0/1");
+}
+
+TEST_F(Environment, LocalRanksAreOptional) {
+  set("PMI_RANK", "1");
+  set("PMI_SIZE", "2");
+  EXPECT_EQ(ranks(), "1/2 0/1");
+  set("MPI_LOCALRANKID", "1");
+  EXPECT_EQ(ranks(), "1/2 1/2");
+}
+
+TEST_F(Environment, SlurmCountsTasksByNode) {
+  set_slurm();
+  set("SLURM_NTASKS_PER_NODE", "4(x2)");
+  EXPECT_EQ(ranks(), "7/10 3/4");
+  set("SLURM_STEP_TASKS_PER_NODE", "5(x2),4,9(x3)");
+  const std::pair<const char*, const char*> nodes[] = {{"0", "7/10 3/5"}, {"1", "7/10 3/5"},
+                                                       {"2", "7/10 3/4"}, {"3", "7/10 3/9"},
+                                                       {"5", "7/10 3/9"}, {"6", "7/10 3/9"}};
+  for (const auto& [node, expected] : nodes) {
+    set("SLURM_NODEID", node);
+    EXPECT_EQ(ranks(), expected) << node;
+  }
+  for (const char* bad : {"x", "4(x2", "4(x)", "4(y2)", "(x2)", ",", "4,,5", "-1"}) {
+    set("SLURM_STEP_TASKS_PER_NODE", bad);
+    EXPECT_EQ(ranks(),
+              std::string("SLURM_STEP_TASKS_PER_NODE is '") + bad + "': must be a count like 4, or 4(x2),3");
+  }
+}
+
+TEST_F(Environment, SlurmWithoutACountOfTasks) {
+  set("SLURM_PROCID", "2");
+  set("SLURM_NTASKS", "4");
+  set("SLURM_LOCALID", "2");
+  EXPECT_EQ(ranks(), "2/4 2/3");
+}
+
+TEST_F(Environment, HalfASourceIsAnError) {
+  set("WORLD_SIZE", "4");
+  EXPECT_EQ(complaint(), "WORLD_SIZE is '4' but RANK is not set: set both or neither");
+  set("PASSING_RANK", "1");
+  EXPECT_EQ(complaint(), "PASSING_RANK is '1' but PASSING_SIZE is not set: set both or neither");
+  set("RANK", "1");  // a complete source does not excuse half of our own
+  EXPECT_EQ(complaint(), "PASSING_RANK is '1' but PASSING_SIZE is not set: set both or neither");
+  set("PASSING_SIZE", "4");
+  EXPECT_EQ(complaint(), "");
+  set("PASSING_LOCAL_SIZE", "2");
+  EXPECT_EQ(complaint(), "PASSING_LOCAL_SIZE is '2' but PASSING_LOCAL_RANK is not set: set both or neither");
+}
+
+TEST_F(Environment, HalfALauncherDoesNotHideAWholeOne) {
+  set("SLURM_NTASKS", "16");  // an allocation, in which mpiexec starts processes
+  set_mpich();
+  EXPECT_EQ(ranks(), "8/11 4/6");
+}
+
+TEST_F(Environment, AnEmptyVariableIsNotSet) {
+  set_ranks("", "");
+  set("PASSING_TIMEOUT", "");
+  set_torchrun();
+  EXPECT_EQ(ranks(), "5/8 1/4");
+}
+
+TEST_F(Environment, NumbersAreNumbers) {
+  for (const char* bad : {"x", "-1", "1.5", " 1", "1 ", "4294967296", "0x1"}) {
+    set_ranks(bad, "4");
+    EXPECT_EQ(complaint(),
+              std::string("PASSING_RANK is '") + bad + "': must be a whole number from 0 to 4294967295");
+  }
+  set_ranks("0", "two");
+  EXPECT_EQ(complaint(), "PASSING_SIZE is 'two': must be a whole number from 0 to 4294967295");
+  set_ranks("0", "2");
+  for (const char* name : {"PASSING_LANES", "PASSING_SLOTS"}) {
+    set(name, "many");
+    EXPECT_EQ(complaint(), std::string(name) + " is 'many': must be a whole number from 0 to 4294967295");
+    set(name, "2");
+  }
+  EXPECT_EQ(complaint(), "");
+}
+
+TEST_F(Environment, EverySettingIsRead) {
+  set_ranks("1", "2");
+  const auto defaults = Config::from_environment().value();
+  EXPECT_EQ(defaults.job, "default");
+  EXPECT_EQ(defaults.timeout, std::chrono::seconds(60));
+  EXPECT_EQ(defaults.lanes, 0U);
+  set("PASSING_JOB", "train");
+  set("PASSING_HOST", "gpu4");
+  set("PASSING_STRATEGY", "in_network");
+  set("PASSING_DIRECTORY", "/shared/here");
+  set("PASSING_CONTROLLER", "tor1:9001");
+  set("PASSING_TOKEN", "a token for tests");
+  set("PASSING_TIMEOUT", "2.5");
+  set("PASSING_CREATE_TIMEOUT", "0.25");
+  set("PASSING_LANES", "2");
+  set("PASSING_SLOTS", "128");
+  const auto config = Config::from_environment().value();
+  EXPECT_EQ(config.job, "train");
+  EXPECT_EQ(config.host, "gpu4");
+  EXPECT_EQ(config.strategy, "in_network");
+  EXPECT_EQ(config.directory, "/shared/here");
+  EXPECT_EQ(config.controller, "tor1:9001");
+  EXPECT_EQ(config.token, "a token for tests");
+  EXPECT_EQ(config.timeout, std::chrono::milliseconds(2500));
+  EXPECT_EQ(config.create_timeout, std::chrono::milliseconds(250));
+  EXPECT_EQ(config.lanes, 2U);
+  EXPECT_EQ(config.slots, 128U);
+  EXPECT_TRUE(config.validate());
+}
+
+TEST_F(Environment, TimesAreSeconds) {
+  set_ranks("0", "1");
+  set("PASSING_TIMEOUT", "0.0001");  // never rounded to nothing
+  EXPECT_EQ(Config::from_environment()->timeout, std::chrono::milliseconds(1));
+  set("PASSING_TIMEOUT", "1e3");
+  EXPECT_EQ(Config::from_environment()->timeout, std::chrono::seconds(1000));
+  for (const char* bad : {"0", "-1", "soon", "nan", "inf", "1e10", "5s"}) {
+    for (const char* name : {"PASSING_TIMEOUT", "PASSING_CREATE_TIMEOUT"}) {
+      set(name, bad);
+      EXPECT_EQ(complaint(), std::string(name) + " is '" + bad +
+                                 "': must be a number of seconds above 0, at most 1000000000");
+      set(name, "1");
+    }
+  }
+}
+
+TEST_F(Environment, TokensComeFromFiles) {
+  set_ranks("0", "1");
+  const std::string path = testing::TempDir() + "passing-token-" + std::to_string(getpid());
+  const auto write = [&](const std::string& text) { std::ofstream(path, std::ios::binary) << text; };
+  set("PASSING_TOKEN_FILE", path);
+  write("secret of the job\r\n\n");
+  EXPECT_EQ(Config::from_environment()->token, "secret of the job");
+  write("");
+  EXPECT_EQ(Config::from_environment()->token, "");
+  set("PASSING_TOKEN", "another secret");
+  EXPECT_EQ(Config::from_environment()->token, "another secret");
+  set("PASSING_TOKEN", "");
+  std::filesystem::remove(path);
+  EXPECT_EQ(complaint(),
+            "PASSING_TOKEN_FILE is '" + path + "': cannot be read; name a file that this user may read");
+  set("PASSING_TOKEN_FILE", "/");
+  EXPECT_EQ(complaint(), "PASSING_TOKEN_FILE is '/': cannot be read; name a file that this user may read");
+}
+
+TEST_F(Environment, JobsAreNamedByTheLauncher) {
+  set_ranks("0", "1");
+  EXPECT_EQ(job(), "default");
+  set("SLURM_JOB_ID", "4711");
+  EXPECT_EQ(job(), "4711");
+  set("SLURM_STEP_ID", "2");
+  EXPECT_EQ(job(), "4711.2");
+  set("PMIX_NAMESPACE", "prterun-node@1");
+  EXPECT_EQ(job(), "prterun-node-1");
+  set("TORCHELASTIC_RUN_ID", "my run/7");
+  EXPECT_EQ(job(), "my-run-7.r0");
+  set("TORCHELASTIC_RESTART_COUNT", "3");
+  EXPECT_EQ(job(), "my-run-7.r3");
+  set("PASSING_JOB", "as I say");
+  EXPECT_EQ(job(), "as I say");  // validate() refuses it
+}
+
+TEST_F(Environment, TorchrunsWithoutAnIdAreToldApartByTheirMaster) {
+  set_ranks("0", "1");
+  set("TORCHELASTIC_RUN_ID", "none");
+  EXPECT_EQ(job(), "none.r0");
+  set("MASTER_ADDR", "fe80::1");
+  set("MASTER_PORT", "29500");
+  EXPECT_EQ(job(), "fe80--1-29500.r0");
+}
+
+TEST_F(Environment, ALaunchersNameAlwaysFits) {
+  set_ranks("0", "1");
+  set("TORCHELASTIC_RUN_ID", std::string(500, '\xff'));
+  set("TORCHELASTIC_RESTART_COUNT", "12");
+  EXPECT_EQ(job(), std::string(96, '-') + ".r12");
+  EXPECT_TRUE(Config::from_environment()->validate());
+  set("TORCHELASTIC_RESTART_COUNT", std::string(500, '1'));
+  EXPECT_EQ(job().size(), 100U);
+}
+
+Config valid() {
+  Config config;
+  config.rank = 1;
+  config.size = 4;
+  config.directory = "/shared";
+  return config;
+}
+
+std::string complaint_with(void (*change)(Config&)) {
+  Config config = valid();
+  change(config);
+  const auto result = config.validate();
+  return result ? "" : result.error().message;
+}
+
+TEST(CommunicatorConfig, WhatIsValid) {
+  EXPECT_EQ(complaint_with([](Config&) {}), "");
+  EXPECT_TRUE(Config().validate());
+  EXPECT_EQ(complaint_with([](Config& c) { c.size = 65535; }), "");
+  EXPECT_EQ(complaint_with([](Config& c) { c.job = "A-job_1.x"; }), "");
+  EXPECT_EQ(complaint_with([](Config& c) { c.strategy = "ring"; }), "");
+  EXPECT_EQ(complaint_with([](Config& c) { c.lanes = 64, c.slots = 32768; }), "");
+  EXPECT_EQ(
+      complaint_with([](Config& c) { c.directory = "", c.controller = "tor:9001", c.token = "12345678"; }),
+      "");
+  EXPECT_EQ(complaint_with([](Config& c) {
+              c.directory = "";
+              c.exchange = [](const std::string&) { return std::vector<std::string>(4); };
+            }),
+            "");
+  // A controller that nobody asks needs no token.
+  EXPECT_EQ(complaint_with([](Config& c) { c.controller = "tor:9001", c.strategy = "ring"; }), "");
+}
+
+TEST(CommunicatorConfig, RanksAreRefusedWithTheirRange) {
+  EXPECT_EQ(complaint_with([](Config& c) { c.size = 0; }), "size is 0: must be 1 to 65535 (PASSING_SIZE)");
+  EXPECT_EQ(complaint_with([](Config& c) { c.size = 65536; }),
+            "size is 65536: must be 1 to 65535 (PASSING_SIZE)");
+  EXPECT_EQ(complaint_with([](Config& c) { c.rank = 4; }), "rank is 4: must be 0 to 3 (PASSING_RANK)");
+  EXPECT_EQ(complaint_with([](Config& c) { c.local_rank = 1; }),
+            "local_rank is 1: must be below local_size, 1 (PASSING_LOCAL_RANK)");
+  EXPECT_EQ(complaint_with([](Config& c) { c.local_size = 0; }),
+            "local_rank is 0: must be below local_size, 0 (PASSING_LOCAL_RANK)");
+}
+
+TEST(CommunicatorConfig, JobsMustSuitTheController) {
+  EXPECT_EQ(complaint_with([](Config& c) { c.job = "a b"; }),
+            "job is 'a b': use 1 to 100 letters, digits, dots, dashes or underscores (PASSING_JOB)");
+  EXPECT_NE(complaint_with([](Config& c) { c.job = ""; }), "");
+  EXPECT_NE(complaint_with([](Config& c) { c.job = "a/b"; }), "");
+  EXPECT_NE(complaint_with([](Config& c) { c.job = std::string(101, 'a'); }), "");
+  EXPECT_EQ(complaint_with([](Config& c) { c.job = std::string(100, 'a'); }), "");
+}
+
+TEST(CommunicatorConfig, StrategiesAreKnownAndPossible) {
+  EXPECT_EQ(strategies(), (std::vector<std::string>{"ring", "in_network"}));
+  EXPECT_EQ(complaint_with([](Config& c) { c.strategy = "star"; }),
+            "strategy is 'star': must be ring or in_network (PASSING_STRATEGY)");
+  EXPECT_EQ(complaint_with([](Config& c) { c.strategy = "in_network"; }),
+            "strategy is 'in_network' but controller is empty: set PASSING_CONTROLLER to HOST:PORT of the "
+            "switch, or "
+            "PASSING_STRATEGY to ring");
+  // Also where a controller chooses the strategy.
+  EXPECT_EQ(complaint_with([](Config& c) { c.size = 65, c.controller = "tor:9001", c.token = "12345678"; }),
+            "size is 65: the strategy 'in_network' takes at most 64 ranks; set PASSING_STRATEGY to ring");
+}
+
+TEST(CommunicatorConfig, RanksMustFindEachOther) {
+  EXPECT_EQ(
+      complaint_with([](Config& c) { c.directory = ""; }),
+      "size is 4 but nothing says how ranks find each other: set PASSING_DIRECTORY to a directory that all "
+      "share, or PASSING_CONTROLLER to HOST:PORT of the switch");
+  EXPECT_EQ(
+      complaint_with([](Config& c) {
+        c.directory = "", c.controller = "tor:9001", c.token = "12345678", c.strategy = "ring", c.size = 1025;
+      }),
+      "size is 1025: a controller brings at most 1024 ranks together; set PASSING_DIRECTORY to a directory "
+      "that all share");
+  const char* short_token =
+      "token has 7 characters: the controller wants at least 8, the same on all ranks (PASSING_TOKEN or "
+      "PASSING_TOKEN_FILE)";
+  EXPECT_EQ(complaint_with([](Config& c) { c.controller = "tor:9001", c.token = "1234567"; }), short_token);
+  EXPECT_EQ(complaint_with([](Config& c) {
+              c.directory = "", c.controller = "tor:9001", c.token = "1234567", c.strategy = "ring";
+            }),
+            short_token);
+}
+
+TEST(CommunicatorConfig, LimitsAreNamed) {
+  EXPECT_EQ(complaint_with([](Config& c) { c.timeout = {}; }),
+            "timeout is 0 seconds: must be above 0, at most 1000000000 (PASSING_TIMEOUT)");
+  EXPECT_EQ(complaint_with([](Config& c) { c.create_timeout = std::chrono::milliseconds(-1500); }),
+            "create_timeout is -1.5 seconds: must be above 0, at most 1000000000 (PASSING_CREATE_TIMEOUT)");
+  EXPECT_NE(complaint_with([](Config& c) { c.timeout = std::chrono::milliseconds::max(); }), "");
+  EXPECT_EQ(complaint_with([](Config& c) { c.lanes = 65; }),
+            "lanes is 65: must be 1 to 64, or 0 for the switch's choice (PASSING_LANES)");
+  for (const std::uint32_t slots : {3U, 65536U}) {
+    Config config = valid();
+    config.slots = slots;
+    EXPECT_EQ(config.validate().error().message,
+              "slots is " + std::to_string(slots) +
+                  ": must be a power of two from 1 to 32768, or 0 for the default (PASSING_SLOTS)");
+  }
+}
+
+}  // namespace
+}  // namespace passing
