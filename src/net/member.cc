@@ -192,6 +192,8 @@ Expected<void> Member::leave(Duration timeout) {
   return result ? told : result;
 }
 
+void Member::quit() { static_cast<void>(client_.leave(options_.job, membership_.key, options_.rank)); }
+
 void Member::send_all() {
   const std::size_t largest =
       wire::packet_bytes(std::max<std::size_t>(switch_.elements, PASSING_REPORT_WORDS));
@@ -219,13 +221,17 @@ void Member::send_all() {
   }
 }
 
-void Member::receive_until(Time limit) {
-  std::vector<pollfd> sources;
+void Member::wait_on(std::vector<pollfd>& sources) const {
   for (const UdpSocket& socket : sockets_) sources.push_back({socket.descriptor(), POLLIN, 0});
   sources.push_back({wake_, POLLIN, 0});
-  const Duration left = std::max<Duration>(0, limit - monotonic_now());
-  const timespec timeout{left / kSecond, left % kSecond};
-  if (ppoll(sources.data(), sources.size(), &timeout, nullptr) <= 0) return;
+}
+
+void Member::progress(std::span<const pollfd> sources) {
+  if (!sources.empty()) receive(sources);
+  send_all();
+}
+
+void Member::receive(std::span<const pollfd> sources) {
   for (std::uint32_t lane = 0; lane < sockets_.size(); ++lane) {
     if (sources[lane].revents == 0) continue;
     const Time now = monotonic_now();
@@ -240,6 +246,14 @@ void Member::receive_until(Time limit) {
     const std::lock_guard lock(mutex_);
     if (!ended_.empty()) endpoint_->end_epoch({ErrorCode::epoch_ended, ended_, {}});
   }
+}
+
+void Member::receive_until(Time limit) {
+  std::vector<pollfd> sources;
+  wait_on(sources);
+  const Duration left = std::max<Duration>(0, limit - monotonic_now());
+  const timespec timeout{left / kSecond, left % kSecond};
+  if (ppoll(sources.data(), sources.size(), &timeout, nullptr) > 0) receive(sources);
 }
 
 // Tells the controller that this member lives, and hears when the epoch is over.

@@ -1,10 +1,14 @@
 // A member of a job on real sockets: joins by the controller, drives its endpoint, stays alive, leaves.
 #pragma once
 
+#include <poll.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -46,6 +50,19 @@ class Member {
   }
   /// Waits for the next operation to end.
   endpoint::Completion wait();
+
+  // The same for callers with a loop of their own: wait_on, poll, progress, next_completion.
+  /// Adds descriptors to wait for.
+  void wait_on(std::vector<pollfd>& sources) const;
+  /// Takes what has come, if `sources` are those of wait_on after poll, and sends what there is to send.
+  void progress(std::span<const pollfd> sources);
+  std::optional<endpoint::Completion> next_completion() { return endpoint_->next_completion(); }
+  std::optional<Time> next_timer() const { return endpoint_->next_timer(); }
+  /// Fails what has not ended.
+  void end(const Error& reason) { endpoint_->end_epoch(reason); }
+  /// Tells the controller only: for a job that has failed.
+  void quit();
+
   /// Leaves with everyone else, then tells the controller.
   Expected<void> leave(Duration timeout);
 
@@ -61,6 +78,7 @@ class Member {
   Expected<void> open_sockets();
   Expected<void> join_job(Time deadline);
   void send_all();
+  void receive(std::span<const pollfd> sources);
   void receive_until(Time limit);
   void heartbeat();
 

@@ -38,6 +38,16 @@ struct Kernels {
   void (*dequantise_f16)(const void* in, std::size_t n, DequantiseScale scale, void* out);
   void (*dequantise_bf16)(const void* in, std::size_t n, DequantiseScale scale, void* out);
 
+  /// out = a + b, as IEEE has it (int32: modulo 2^32). Any of the three may be the same.
+  void (*sum_f32)(const void* a, const void* b, std::size_t n, void* out);
+  void (*sum_f16)(const void* a, const void* b, std::size_t n, void* out);
+  void (*sum_bf16)(const void* a, const void* b, std::size_t n, void* out);
+  void (*sum_i32)(const void* a, const void* b, std::size_t n, void* out);
+
+  /// out = in / divisor, rounded once (int32: towards zero).
+  void (*divide_f32)(const void* in, std::size_t n, double divisor, void* out);
+  void (*divide_f16)(const void* in, std::size_t n, double divisor, void* out);
+  void (*divide_bf16)(const void* in, std::size_t n, double divisor, void* out);
   void (*divide_i32)(const void* in, std::size_t n, double divisor, void* out);
   /// sum += in, modulo 2^32. The slot add.
   void (*add_i32)(void* sum, const void* in, std::size_t n);

@@ -1,0 +1,91 @@
+// The communicator: a group of ranks that reduce, broadcast and send.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "passing/config.h"
+#include "passing/error.h"
+#include "passing/types.h"
+
+namespace passing {
+
+/// An operation under way. Cheap to copy; all copies mean the same operation. Any thread may use it, also
+/// after the communicator is gone. Dropping it does not stop the operation.
+class PASSING_API Operation {
+ public:
+  /// Waits until it has ended. It always ends: by result, by error, at its deadline at the latest.
+  Expected<void> wait() const;
+  /// Whether it has ended; then wait() returns at once.
+  bool test() const;
+  /// Gives it up. A recv that has not begun just ends; anything else that has not ended breaks the
+  /// communicator on all ranks, since the others count on this one.
+  void cancel() const;
+
+  struct State;
+  explicit Operation(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// Per call; the default is Config::timeout.
+struct CallOptions {
+  std::optional<std::chrono::milliseconds> timeout;
+};
+
+/// One rank's end of a group. All ranks must call the same collectives in the same order; send and recv go
+/// their own way. Calls come from any thread and return at once; bad arguments show in wait(). Buffers must
+/// stay until the operation has ended, and what is in the output of a failed one is unspecified.
+///
+/// After an error that concerns the group, every operation of every rank fails with it; make a new
+/// communicator then. A process that forks keeps its communicators in the parent; in the child they only
+/// return errors.
+class PASSING_API Communicator {
+ public:
+  /// Returns when all ranks have called it.
+  static Expected<Communicator> create(const Config& config);
+  static Expected<Communicator> from_environment();
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  /// Fails what has not ended, and leaves the group.
+  ~Communicator();
+
+  std::uint32_t rank() const;
+  std::uint32_t size() const;
+  std::uint32_t local_rank() const;
+  std::uint32_t local_size() const;
+  const std::string& strategy() const;
+  /// "rank 3 at 10.0.0.4 (host gpu4, process 4711)".
+  std::string name_of(std::uint32_t rank) const;
+  /// Empty, or why every call fails.
+  std::optional<Error> error() const;
+
+  /// `output` is `input` itself or apart from it.
+  Operation all_reduce(const void* input, void* output, std::size_t count, DataType type,
+                       Reduction reduction = Reduction::sum, const CallOptions& options = {});
+  Operation broadcast(void* buffer, std::size_t count, DataType type, std::uint32_t root,
+                      const CallOptions& options = {});
+  Operation barrier(const CallOptions& options = {});
+  /// Between two ranks, matched by tag (below 2^31); messages with one tag keep their order.
+  Operation send(const void* data, std::size_t bytes, std::uint32_t to, std::uint32_t tag,
+                 const CallOptions& options = {});
+  /// The message must have exactly `bytes`.
+  Operation recv(void* data, std::size_t bytes, std::uint32_t from, std::uint32_t tag,
+                 const CallOptions& options = {});
+
+  /// All ranks call it. Those with the same color form a group, ordered by key, then by rank; a negative
+  /// color joins none. Waits for the others.
+  Expected<std::optional<Communicator>> split(int color, int key = 0);
+
+ private:
+  class Impl;
+  explicit Communicator(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace passing

@@ -1,0 +1,238 @@
+#include "passing/communicator.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "communicator/engine.h"
+#include "net/member.h"
+
+namespace passing {
+
+using strategy::Kind;
+using What = Operation::State::What;
+
+class Communicator::Impl {
+ public:
+  explicit Impl(std::unique_ptr<Engine> running) : engine(std::move(running)) {}
+
+  const Config& config() const { return engine->config(); }
+
+  StatePtr prepare(const CallOptions& options) const {
+    auto state = std::make_shared<Operation::State>();
+    state->mailbox = engine->mailbox();
+    state->begun = net::monotonic_now();
+    const auto timeout = std::max(options.timeout.value_or(config().timeout), std::chrono::milliseconds(0));
+    state->call.deadline = state->begun + timeout.count() * kMillisecond;
+    return state;
+  }
+  Operation begin(const StatePtr& state) const {
+    engine->mailbox()->submit(state);
+    return Operation(state);
+  }
+  static Operation refuse(const StatePtr& state, const std::string& why) {
+    state->mailbox.reset();
+    state->end(fail(ErrorCode::invalid_argument, why));
+    return Operation(state);
+  }
+  /// Everyone's blobs, by rank.
+  Expected<std::vector<std::string>> exchange(std::string blob) const {
+    const StatePtr state = prepare({});
+    state->call.signature.kind = Kind::exchange;
+    state->call.blob = std::move(blob);
+    if (auto ended = begin(state).wait(); !ended) return tl::unexpected(ended.error());
+    return state->call.blobs;
+  }
+
+  std::unique_ptr<Engine> engine;
+  std::uint32_t splits = 0;
+};
+
+namespace {
+
+// Sums and copies count bytes in 64 bits; a tensor has fewer.
+constexpr std::size_t kMostElements = std::size_t{1} << 48;
+
+std::string wrong_count(std::size_t count) {
+  return fmt::format("count is {}: must be at most 2^48 (was it negative?)", count);
+}
+
+std::string wrong_type(DataType type) {
+  return fmt::format("type is {}: must be float32, float16, bfloat16 or int32", static_cast<unsigned>(type));
+}
+
+}  // namespace
+
+Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+
+Communicator::~Communicator() {
+  // In a fork there is no thread to join, and the connections are the parent's.
+  if (impl_ && impl_->engine->process() != getpid()) static_cast<void>(impl_.release());
+}
+
+Expected<Communicator> Communicator::create(const Config& config) {
+  auto engine = Engine::create(config);
+  if (!engine) return tl::unexpected(engine.error());
+  return Communicator(std::make_unique<Impl>(std::move(*engine)));
+}
+
+Expected<Communicator> Communicator::from_environment() {
+  const auto config = Config::from_environment();
+  if (!config) return tl::unexpected(config.error());
+  return create(*config);
+}
+
+std::uint32_t Communicator::rank() const { return impl_->config().rank; }
+std::uint32_t Communicator::size() const { return impl_->config().size; }
+std::uint32_t Communicator::local_rank() const { return impl_->config().local_rank; }
+std::uint32_t Communicator::local_size() const { return impl_->config().local_size; }
+const std::string& Communicator::strategy() const { return impl_->config().strategy; }
+std::optional<Error> Communicator::error() const { return impl_->engine->mailbox()->closed(); }
+std::string Communicator::name_of(std::uint32_t rank) const {
+  return rank < size() ? impl_->engine->names()[rank]
+                       : fmt::format("rank {} (of {}: no such rank)", rank, size());
+}
+
+Operation Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type,
+                                   Reduction reduction, const CallOptions& options) {
+  const StatePtr state = impl_->prepare(options);
+  if (size_of(type) == 0) return Impl::refuse(state, "all_reduce: " + wrong_type(type));
+  if (reduction != Reduction::sum && reduction != Reduction::average) {
+    return Impl::refuse(state, fmt::format("all_reduce: reduction is {}: must be sum or average",
+                                           static_cast<unsigned>(reduction)));
+  }
+  if (count > kMostElements) return Impl::refuse(state, "all_reduce: " + wrong_count(count));
+  if (count > 0 && (input == nullptr || output == nullptr)) {
+    return Impl::refuse(state, fmt::format("all_reduce of {} elements: the {} buffer is null", count,
+                                           input == nullptr ? "input" : "output"));
+  }
+  const auto from = reinterpret_cast<std::uintptr_t>(input);
+  const auto to = reinterpret_cast<std::uintptr_t>(output);
+  const std::size_t bytes = count * size_of(type);
+  if (from != to && from < to + bytes && to < from + bytes)
+    return Impl::refuse(state, "all_reduce: input and output overlap; they must be the same or apart");
+  state->call.signature = {.kind = Kind::all_reduce, .type = type, .reduction = reduction, .count = count};
+  state->call.input = input;
+  state->call.output = output;
+  return impl_->begin(state);
+}
+
+Operation Communicator::broadcast(void* buffer, std::size_t count, DataType type, std::uint32_t root,
+                                  const CallOptions& options) {
+  const StatePtr state = impl_->prepare(options);
+  if (size_of(type) == 0) return Impl::refuse(state, "broadcast: " + wrong_type(type));
+  if (count > kMostElements) return Impl::refuse(state, "broadcast: " + wrong_count(count));
+  if (root >= size())
+    return Impl::refuse(state,
+                        fmt::format("broadcast: root is {}: must be a rank, 0 to {}", root, size() - 1));
+  if (count > 0 && buffer == nullptr)
+    return Impl::refuse(state, fmt::format("broadcast of {} elements: the buffer is null", count));
+  state->call.signature = {.kind = Kind::broadcast, .type = type, .root = root, .count = count};
+  state->call.output = buffer;
+  return impl_->begin(state);
+}
+
+Operation Communicator::barrier(const CallOptions& options) {
+  const StatePtr state = impl_->prepare(options);
+  state->call.signature.kind = Kind::barrier;
+  return impl_->begin(state);
+}
+
+namespace {
+
+std::string wrong_point(const char* what, const void* data, std::size_t bytes, std::uint32_t peer,
+                        std::uint32_t tag, std::uint32_t rank, std::uint32_t size) {
+  if (peer >= size || peer == rank)
+    return fmt::format("{}: the peer is rank {}: must be another rank, 0 to {}", what, peer, size - 1);
+  if (tag >= 1U << 31) return fmt::format("{}: the tag is {}: must be below 2^31", what, tag);
+  if (bytes > 0 && data == nullptr) return fmt::format("{} of {} bytes: the buffer is null", what, bytes);
+  if (bytes > kMostElements) return fmt::format("{}: {}", what, wrong_count(bytes));
+  return "";
+}
+
+}  // namespace
+
+Operation Communicator::send(const void* data, std::size_t bytes, std::uint32_t to, std::uint32_t tag,
+                             const CallOptions& options) {
+  const StatePtr state = impl_->prepare(options);
+  if (const auto wrong = wrong_point("send", data, bytes, to, tag, rank(), size()); !wrong.empty())
+    return Impl::refuse(state, wrong);
+  state->what = What::send;
+  state->peer = to;
+  state->tag = tag;
+  state->bytes = bytes;
+  state->call.input = data;
+  return impl_->begin(state);
+}
+
+Operation Communicator::recv(void* data, std::size_t bytes, std::uint32_t from, std::uint32_t tag,
+                             const CallOptions& options) {
+  const StatePtr state = impl_->prepare(options);
+  if (const auto wrong = wrong_point("recv", data, bytes, from, tag, rank(), size()); !wrong.empty())
+    return Impl::refuse(state, wrong);
+  state->what = What::recv;
+  state->peer = from;
+  state->tag = tag;
+  state->bytes = bytes;
+  state->call.output = data;
+  return impl_->begin(state);
+}
+
+Expected<std::optional<Communicator>> Communicator::split(int color, int key) {
+  const auto wishes = impl_->exchange(fmt::format("{} {} {}", color, key, impl_->config().host));
+  if (!wishes) return tl::unexpected(wishes.error());
+  struct Wish {
+    int key;
+    std::uint32_t rank;
+    auto operator<=>(const Wish&) const = default;
+  };
+  std::vector<Wish> members;
+  std::uint32_t neighbours = 0;  // of this host, in the group
+  std::uint32_t before = 0;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    int their_color = 0;
+    int their_key = 0;
+    int label = 0;
+    std::sscanf((*wishes)[r].c_str(), "%d %d %n", &their_color, &their_key, &label);
+    if (their_color != color) continue;
+    members.push_back({their_key, r});
+    if ((*wishes)[r].substr(static_cast<std::size_t>(label)) != impl_->config().host) continue;
+    ++neighbours;
+    if (Wish{their_key, r} < Wish{key, rank()}) ++before;
+  }
+  std::sort(members.begin(), members.end());
+  const std::uint32_t generation = impl_->splits++;
+
+  // Those that join no group still take part in the exchange: it is a collective of all.
+  if (color < 0) {
+    if (auto blobs = impl_->exchange(""); !blobs) return tl::unexpected(blobs.error());
+    return std::optional<Communicator>();
+  }
+  Config config = impl_->config();
+  const auto own =
+      std::find_if(members.begin(), members.end(), [&](const Wish& each) { return each.rank == rank(); });
+  config.rank = static_cast<std::uint32_t>(own - members.begin());
+  config.size = static_cast<std::uint32_t>(members.size());
+  config.local_rank = before;
+  config.local_size = neighbours;
+  config.job += fmt::format(".{}.{}", generation, color);
+  bool exchanged = false;
+  config.exchange = [&](const std::string& blob) -> Expected<std::vector<std::string>> {
+    exchanged = true;
+    const auto all = impl_->exchange(blob);
+    if (!all) return tl::unexpected(all.error());
+    std::vector<std::string> ours;
+    for (const Wish& each : members) ours.push_back((*all)[each.rank]);
+    return ours;
+  };
+  auto part = create(config);
+  // A group of one needs no exchange, and one that could not be made must not keep the others waiting.
+  if (!exchanged) static_cast<void>(impl_->exchange(""));
+  if (!part) return tl::unexpected(part.error());
+  return std::optional<Communicator>(std::move(*part));
+}
+
+}  // namespace passing

@@ -1,0 +1,127 @@
+// The thread behind a communicator: it runs collectives, moves messages, watches time and peers.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "communicator/messages.h"
+#include "communicator/operation.h"
+#include "net/mesh.h"
+#include "passing/config.h"
+#include "strategy/strategy.h"
+
+namespace passing {
+
+/// Created and destroyed by any thread; everything else happens on its own. Others talk to its mailbox.
+///
+/// Every collective is announced to the right neighbour, so that a rank that calls something else is found
+/// out by its left one, whatever pattern of messages the two would have used. A failure is told to everyone
+/// and ends the engine; it ends operations only after the mesh is gone, so that no buffer of theirs is
+/// touched any more.
+class Engine {
+ public:
+  static Expected<std::unique_ptr<Engine>> create(Config config);
+  /// Leaves the group. What has not ended fails, here and everywhere.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const Config& config() const { return config_; }
+  const std::vector<std::string>& names() const { return names_; }
+  const std::shared_ptr<Mailbox>& mailbox() const { return mailbox_; }
+  int process() const { return process_; }
+
+ private:
+  // A collective that has begun.
+  struct Running {
+    StatePtr state;
+    std::unique_ptr<strategy::Context> context;
+    strategy::Task task;
+  };
+  // A send or recv.
+  struct Point {
+    StatePtr state;
+    net::TransferPtr transfer;
+    std::optional<Error> given_up;  // why it has been cancelled
+    Time given_up_at = 0;
+  };
+  // Something that looks wrong, and may still be explained by a message under way.
+  struct Suspicion {
+    Time due = 0;
+    Error error;
+    std::optional<std::uint32_t> lost;  // a peer that may have left in order
+  };
+  // A deadline has passed: where is everyone?
+  struct Inquiry {
+    StatePtr state;
+    Time until = 0;
+    std::map<std::uint32_t, std::uint64_t> called;  // collectives, by rank that answered
+  };
+
+  explicit Engine(Config config) : config_(std::move(config)) {}
+  Expected<void> meet();
+
+  // engine.cc: the loop
+  void run();
+  void turn(std::span<const pollfd> sources);
+  void take_post();
+  void begin_collectives();
+  void begin(const StatePtr& state);
+  void resume_ready();
+  void begin_point(const StatePtr& state);
+  void check_points();
+  void wait(std::vector<pollfd>& sources);
+  Time limit_of(const Operation::State& state) const;
+  Time next_wake() const;
+
+  // engine_faults.cc: what goes wrong
+  void hear();
+  void on_control(std::uint32_t from, const Control& control);
+  void compare_announcements();
+  void on_left(std::uint32_t rank, std::uint64_t number);
+  void on_problem(Error error);
+  void on_broken_transfer(const StatePtr& state, const net::Transfer& transfer);
+  void on_cancelled(const StatePtr& state);
+  void check_time();
+  void inquire(const StatePtr& state);
+  void conclude();
+  void tell(std::uint32_t rank, const Control& control);
+  void fail_group(Error error);
+  void end_all(const Error& error);
+  void leave();
+  void settle(Duration limit, const std::function<bool()>& done);
+  std::string names_of(const std::vector<std::uint16_t>& ranks) const;
+  std::vector<std::uint16_t> gone_before(std::uint64_t number) const;
+
+  Config config_;
+  std::vector<std::string> names_;
+  std::shared_ptr<Mailbox> mailbox_;
+  int process_ = 0;
+
+  strategy::Ground ground_;
+  std::unique_ptr<net::Mesh> mesh_;  // none in a group of one
+  std::unique_ptr<strategy::Strategy> strategy_;
+  std::deque<StatePtr> queue_;  // collectives that have not begun
+  std::deque<std::unique_ptr<Running>> running_;
+  std::deque<Point> points_;
+
+  std::deque<strategy::Signature> mine_;    // announced to the right, not yet compared
+  std::deque<strategy::Signature> theirs_;  // announced by the left, the same
+  std::uint64_t compared_ = 0;
+  std::uint64_t called_ = 0;
+  std::vector<std::optional<std::uint64_t>> left_;  // after so many collectives, by rank
+  std::vector<Suspicion> suspicions_;
+  std::optional<Inquiry> inquiry_;
+  std::optional<Error> failure_;
+  bool told_ = false;  // the failure came from another rank, which has told everyone
+
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace passing

@@ -1,0 +1,47 @@
+// What communicators tell each other beside the data: who calls what, who is where, who has failed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "strategy/call.h"
+
+namespace passing {
+
+struct Control {
+  enum class Type : std::uint8_t {
+    announce = 1,  ///< to the right neighbour: I call operation `number` with this signature
+    ask,           ///< to all: where are you?
+    state,         ///< the answer: I have called `number` collectives
+    failure,       ///< to all: the group has failed
+    leave,         ///< to all that know me: I go, after `number` collectives
+  };
+  Type type = Type::ask;
+  std::uint64_t number = 0;
+  strategy::Signature signature;
+  std::optional<Error> error;
+
+  std::string encode() const;
+  static std::optional<Control> decode(const std::string& data);
+};
+
+/// What a rank gives at the rendezvous.
+struct Introduction {
+  std::string version;
+  std::string strategy;
+  std::string host;
+  std::string address;  ///< of its mesh: IP:PORT
+  std::uint32_t process = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+
+  std::string encode() const;
+  static std::optional<Introduction> decode(const std::string& data);
+  /// "rank 3 at 10.0.0.4:41233 (host gpu4, process 4711)".
+  std::string name() const;
+};
+
+}  // namespace passing

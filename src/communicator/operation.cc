@@ -1,0 +1,108 @@
+#include "communicator/operation.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace passing {
+
+Expected<void> Operation::wait() const {
+  state_->ended.wait(false, std::memory_order_acquire);
+  return state_->outcome;
+}
+
+bool Operation::test() const { return state_->ended.load(std::memory_order_acquire); }
+
+void Operation::cancel() const {
+  if (!test() && state_->mailbox) state_->mailbox->cancel(state_);
+}
+
+std::string Operation::State::describe() const {
+  switch (what) {
+    case What::collective: return fmt::format("operation {} ({})", call.number, call.signature.describe());
+    case What::send: return fmt::format("send of {} bytes to rank {}, tag {}", bytes, peer, tag);
+    case What::recv: return fmt::format("recv of {} bytes from rank {}, tag {}", bytes, peer, tag);
+  }
+  return "?";
+}
+
+Mailbox::Mailbox(int wake) : wake_(wake), process_(getpid()) {}
+
+Expected<std::shared_ptr<Mailbox>> Mailbox::create() {
+  const int wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (wake < 0) {
+    return fail(
+        ErrorCode::invalid_argument,
+        fmt::format("cannot open a descriptor: {}; raise the limit (ulimit -n)", std::strerror(errno)));
+  }
+  return std::shared_ptr<Mailbox>(new Mailbox(wake));
+}
+
+Mailbox::~Mailbox() { ::close(wake_); }
+
+void Mailbox::submit(const StatePtr& state) {
+  if (getpid() != process_) {
+    // The thread that works stayed in the parent, and with it the lock perhaps.
+    state->end(fail(
+        ErrorCode::invalid_argument,
+        fmt::format("the communicator belongs to process {}, of which this one is a fork: create one here",
+                    process_)));
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) {
+      state->end(tl::unexpected(*closed_));
+      return;
+    }
+    if (state->what == Operation::State::What::collective) state->call.number = next_number_++;
+    post_.submitted.push_back(state);
+  }
+  wake();
+}
+
+void Mailbox::cancel(const StatePtr& state) {
+  if (getpid() != process_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return;
+    post_.cancelled.push_back(state);
+  }
+  wake();
+}
+
+void Mailbox::close(const Error& why) {
+  const std::lock_guard lock(mutex_);
+  if (!closed_) closed_ = why;
+}
+
+std::optional<Error> Mailbox::closed() const {
+  if (getpid() != process_) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+Mailbox::Post Mailbox::take() {
+  std::uint64_t count = 0;
+  static_cast<void>(!::read(wake_, &count, sizeof count));
+  const std::lock_guard lock(mutex_);
+  return std::exchange(post_, {});
+}
+
+std::uint64_t Mailbox::collectives() const {
+  const std::lock_guard lock(mutex_);
+  return next_number_;
+}
+
+void Mailbox::wake() const {
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(wake_, &one, sizeof one));
+}
+
+}  // namespace passing

@@ -1,0 +1,80 @@
+// The state that an Operation, its communicator and its thread share.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "passing/communicator.h"
+#include "strategy/call.h"
+
+namespace passing {
+
+class Mailbox;
+
+struct Operation::State {
+  enum class What : std::uint8_t { collective, send, recv };
+
+  What what = What::collective;
+  strategy::Call call;     // of a collective; the deadline of all
+  std::uint32_t peer = 0;  // of send and recv
+  std::uint32_t tag = 0;
+  std::size_t bytes = 0;
+  Time begun = 0;
+  std::shared_ptr<Mailbox> mailbox;  // to cancel by; empty if it never began
+
+  /// "operation 7 (all_reduce of 10 float32 (sum))", "send of 8 bytes to rank 2, tag 5".
+  std::string describe() const;
+
+  /// Once, by whoever ends it.
+  void end(Expected<void> how) {
+    outcome = std::move(how);
+    ended.store(true, std::memory_order_release);
+    ended.notify_all();
+  }
+
+  std::atomic<bool> ended = false;
+  Expected<void> outcome;  // once ended
+};
+
+using StatePtr = std::shared_ptr<Operation::State>;
+
+/// Between the threads that call and the one that works. Outlives the communicator as long as operations do.
+class Mailbox {
+ public:
+  static Expected<std::shared_ptr<Mailbox>> create();
+  ~Mailbox();
+
+  /// Takes an operation, and gives a collective its number; ended at once if there is a reason to.
+  void submit(const StatePtr& state);
+  void cancel(const StatePtr& state);
+  /// Ends everything: what is submitted from now on ends with `why`. The first reason counts.
+  void close(const Error& why);
+  std::optional<Error> closed() const;
+
+  struct Post {
+    std::vector<StatePtr> submitted;
+    std::vector<StatePtr> cancelled;
+  };
+  Post take();
+  std::uint64_t collectives() const;
+
+  /// Readable when there is something to take; wake() makes it so.
+  int descriptor() const { return wake_; }
+  void wake() const;
+
+ private:
+  explicit Mailbox(int wake);
+
+  mutable std::mutex mutex_;
+  Post post_;
+  std::uint64_t next_number_ = 0;
+  std::optional<Error> closed_;
+  int wake_;
+  const int process_;
+};
+
+}  // namespace passing

@@ -1,0 +1,182 @@
+// Connections of the mesh. What flows through them: mesh_frames.cc.
+#include "net/mesh.h"
+
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "net/mesh_connection.h"
+
+namespace passing::net {
+namespace {
+
+// One that does not answer is found by deadlines; this is for machines that vanish between operations.
+constexpr int kKeepIdleSeconds = 10;
+
+Expected<void> system_error(const std::string& what) {
+  const char* remedy =
+      errno == EMFILE || errno == ENFILE ? "; raise the limit of descriptors (ulimit -n)" : "";
+  return fail(ErrorCode::unreachable, fmt::format("{}: {}{}", what, std::strerror(errno), remedy));
+}
+
+void set(int descriptor, int level, int option, int value) {
+  setsockopt(descriptor, level, option, &value, sizeof value);
+}
+
+void prepare(int descriptor) {
+  set(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
+  set(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds);
+  set(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, 2);
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<Mesh>> Mesh::create(std::uint32_t rank, std::uint32_t size,
+                                             const SocketAddress& local) {
+  std::unique_ptr<Mesh> mesh(new Mesh);
+  mesh->rank_ = rank;
+  mesh->outgoing_.resize(size);
+  mesh->events_ = epoll_create1(EPOLL_CLOEXEC);
+  if (mesh->events_ < 0) return tl::unexpected(system_error("cannot wait for connections").error());
+  if (auto listening = mesh->listen(local); !listening) return tl::unexpected(listening.error());
+  return mesh;
+}
+
+Mesh::~Mesh() {
+  for (const auto& each : connections_) {
+    if (each->descriptor >= 0) ::close(each->descriptor);
+  }
+  if (listener_ >= 0) ::close(listener_);
+  if (events_ >= 0) ::close(events_);
+}
+
+Expected<void> Mesh::listen(const SocketAddress& local) {
+  address_ = local;
+  address_.set_port(0);
+  const std::string where = to_string(address_);
+  listener_ = ::socket(address_.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (listener_ < 0) return system_error("cannot open a TCP socket");
+  if (::bind(listener_, address_.get(), address_.length) != 0 || ::listen(listener_, SOMAXCONN) != 0)
+    return system_error(
+        fmt::format("cannot listen at {} (PASSING_ADDRESS)", where.substr(0, where.rfind(':'))));
+  address_.length = sizeof address_.storage;
+  getsockname(listener_, address_.get(), &address_.length);
+  epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
+  if (epoll_ctl(events_, EPOLL_CTL_ADD, listener_, &event) != 0)
+    return system_error("cannot wait for connections");
+  return {};
+}
+
+void Mesh::introduce(std::vector<SocketAddress> addresses, std::uint64_t group) {
+  addresses_ = std::move(addresses);
+  group_ = group;
+}
+
+Mesh::Connection& Mesh::add(int descriptor) {
+  Connection& made = *connections_.emplace_back(std::make_unique<Connection>());
+  made.descriptor = descriptor;
+  prepare(descriptor);
+  epoll_event event{.events = EPOLLIN, .data = {.ptr = &made}};
+  epoll_ctl(events_, EPOLL_CTL_ADD, descriptor, &event);
+  return made;
+}
+
+Mesh::Connection& Mesh::connection_to(std::uint32_t rank) {
+  if (outgoing_[rank] != nullptr) return *outgoing_[rank];
+  const SocketAddress& there = addresses_[rank];
+  const int descriptor = ::socket(there.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  Connection& made = add(descriptor);
+  made.peer = rank;
+  outgoing_[rank] = &made;
+  if (descriptor < 0 || (::connect(descriptor, there.get(), there.length) != 0 && errno != EINPROGRESS)) {
+    lose(made, std::strerror(errno));
+    return made;
+  }
+  made.connecting = true;
+  push(made, {.header = {.type = FrameType::hello, .tag = rank_, .id = group_}});
+  return made;
+}
+
+void Mesh::accept_all() {
+  for (;;) {
+    const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (descriptor < 0) return;
+    add(descriptor);
+  }
+}
+
+// Output is watched only while there is some.
+void Mesh::watch(Connection& connection) {
+  const bool output = connection.connecting || !connection.out.empty();
+  if (connection.broken || output == connection.watching_output) return;
+  connection.watching_output = output;
+  epoll_event event{.events = EPOLLIN | (output ? std::uint32_t{EPOLLOUT} : 0U),
+                    .data = {.ptr = &connection}};
+  epoll_ctl(events_, EPOLL_CTL_MOD, connection.descriptor, &event);
+}
+
+void Mesh::progress() {
+  // Bounded: the caller has other things to look at too. What is left is still there next time.
+  epoll_event ready[32];
+  const int count = epoll_wait(events_, ready, std::size(ready), 0);
+  for (int i = 0; i < count; ++i) {
+    auto* connection = static_cast<Connection*>(ready[i].data.ptr);
+    if (connection == nullptr) {
+      accept_all();
+      continue;
+    }
+    if ((ready[i].events & EPOLLOUT) != 0 && !connection->broken) {
+      connection->connecting = false;
+      write(*connection);
+    }
+    if ((ready[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !connection->broken) read(*connection);
+  }
+  // Strangers, and peers that are gone: only what outgoing_ points to is remembered.
+  connections_.remove_if([this](const std::unique_ptr<Connection>& each) {
+    return each->broken && (each->peer >= outgoing_.size() || outgoing_[each->peer] != each.get());
+  });
+}
+
+void Mesh::lose(Connection& connection, const std::string& reason) {
+  if (std::exchange(connection.broken, true)) return;
+  if (connection.descriptor >= 0) ::close(std::exchange(connection.descriptor, -1));
+  if (connection.peer < outgoing_.size()) lost_.push_back({connection.peer, reason});
+  std::erase_if(arrived_, [&](const Arrived& each) { return each.connection == &connection; });
+  // Ending a transfer may call back: take everything out first.
+  std::vector<TransferPtr> affected;
+  for (Frame& frame : std::exchange(connection.out, {})) affected.push_back(std::move(frame.transfer));
+  for (auto& [id, transfer] : std::exchange(connection.announced, {})) affected.push_back(transfer);
+  for (auto& [id, transfer] : std::exchange(connection.expected, {})) affected.push_back(transfer);
+  affected.push_back(std::exchange(connection.target, nullptr));
+  for (const TransferPtr& each : affected) {
+    if (each && !each->ended()) end(*each, Transfer::Status::failed);
+  }
+}
+
+void Mesh::end(Transfer& transfer, Transfer::Status status) {
+  transfer.status = status;
+  if (transfer.sending) --sends_;
+  if (transfer.on_end) std::exchange(transfer.on_end, nullptr)();
+}
+
+void Mesh::cancel(const TransferPtr& transfer) {
+  if (std::erase(posted_, transfer) > 0) end(*transfer, Transfer::Status::cancelled);
+}
+
+std::optional<Message> Mesh::take(std::uint64_t tag, std::uint64_t mask) {
+  const auto found = std::find_if(arrived_.begin(), arrived_.end(), [&](const Arrived& each) {
+    return each.connection == nullptr && ((each.tag ^ tag) & mask) == 0;
+  });
+  if (found == arrived_.end()) return std::nullopt;
+  Message message{.tag = found->tag, .data = std::move(found->data)};
+  arrived_.erase(found);
+  return message;
+}
+
+}  // namespace passing::net

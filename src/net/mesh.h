@@ -1,0 +1,137 @@
+// Messages from rank to rank over TCP: tagged, in order, straight into the buffer that waits for them.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "net/address.h"
+
+namespace passing::net {
+
+/// One message under way, in either direction. Changed only by the mesh, on its thread.
+struct Transfer {
+  enum class Status : std::uint8_t { pending, done, cancelled, wrong_length, failed };
+
+  Status status = Status::pending;
+  bool sending = false;
+  std::uint32_t peer = 0;
+  std::uint64_t tag = 0;         ///< received: the sender's, with what the mask left open
+  std::size_t bytes = 0;         ///< received: as many as came
+  std::function<void()> on_end;  ///< called once, from within the mesh
+
+  bool ended() const { return status != Status::pending; }
+
+  // For the mesh.
+  std::uint64_t mask = 0;
+  void* data = nullptr;
+  std::size_t expected = 0;  // what a received message must have
+};
+using TransferPtr = std::shared_ptr<Transfer>;
+
+/// Whose connection broke, and how.
+struct LostPeer {
+  std::uint32_t rank = 0;
+  std::string reason;
+};
+
+/// A message that nobody had asked for.
+struct Message {
+  std::uint64_t tag = 0;
+  std::string data;
+};
+
+/// All connections of one rank. Owned by one thread, which waits for descriptor() to be readable and then
+/// calls progress(). Ranks connect to those they send to, on first use. Small messages are kept until someone
+/// wants them; of large ones only the announcement is, and the data comes when there is a buffer for it.
+/// docs/mesh.md has the frames, and why this is not UCX.
+class Mesh {
+ public:
+  /// Others will reach it at `local`, with a port of the system's choice.
+  static Expected<std::unique_ptr<Mesh>> create(std::uint32_t rank, std::uint32_t size,
+                                                const SocketAddress& local);
+  /// Drops what is under way: no buffer is used any more.
+  ~Mesh();
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  /// Where others reach this rank.
+  const SocketAddress& address() const { return address_; }
+  /// Everyone's addresses, by rank. Connections of those that do not know the same `group` are refused.
+  void introduce(std::vector<SocketAddress> addresses, std::uint64_t group);
+
+  /// The transfer ends when the data may be changed, not when it has arrived.
+  TransferPtr send(std::uint32_t to, std::uint64_t tag, const void* data, std::size_t bytes);
+  /// Takes the first message whose tag is `tag` where `mask` has ones. It must have `bytes` bytes.
+  TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data, std::size_t bytes);
+  /// Has an effect on a recv that has no message yet.
+  void cancel(const TransferPtr& transfer);
+  /// A small message with such a tag that has come and that no recv asked for.
+  std::optional<Message> take(std::uint64_t tag, std::uint64_t mask);
+
+  void progress();
+  int descriptor() const { return events_; }
+  /// Peers whose connection broke since the last call.
+  std::vector<LostPeer> take_lost() { return std::exchange(lost_, {}); }
+  /// This rank has sent to it.
+  bool connected(std::uint32_t rank) const { return outgoing_[rank] != nullptr; }
+  /// Sends that have not ended.
+  std::size_t sends_pending() const { return sends_; }
+
+ private:
+  struct Connection;
+  struct Frame;
+  // A message, or the announcement of one, that came before its recv.
+  struct Arrived {
+    std::uint64_t tag = 0;
+    std::uint64_t bytes = 0;
+    std::string data;                  // of a small one
+    Connection* connection = nullptr;  // of an announced one
+    std::uint64_t id = 0;
+  };
+
+  Mesh() = default;
+  Expected<void> listen(const SocketAddress& local);
+  Connection& connection_to(std::uint32_t rank);
+  Connection& add(int descriptor);
+  void accept_all();
+  void watch(Connection& connection);
+  void lose(Connection& connection, const std::string& reason);
+  void end(Transfer& transfer, Transfer::Status status);
+
+  // mesh_frames.cc
+  void push(Connection& connection, Frame frame);
+  void write(Connection& connection);
+  void written(Connection& connection, std::size_t bytes);
+  void read(Connection& connection);
+  void on_header(Connection& connection);
+  void on_payload(Connection& connection);
+  void on_announced(Connection& connection, std::uint64_t id, const TransferPtr& transfer);
+  void on_answer(Connection& connection, bool wanted);
+  TransferPtr wanted(std::uint64_t tag);
+
+  std::uint32_t rank_ = 0;
+  int events_ = -1;
+  int listener_ = -1;
+  SocketAddress address_;
+  std::vector<SocketAddress> addresses_;
+  std::uint64_t group_ = 0;
+  std::vector<Connection*> outgoing_;  // by rank
+  std::list<std::unique_ptr<Connection>> connections_;
+  std::list<TransferPtr> posted_;  // receives without a message, in order
+  std::list<Arrived> arrived_;     // messages without a receive, in order
+  std::vector<LostPeer> lost_;
+  std::size_t sends_ = 0;
+  std::uint64_t next_id_ = 1;
+};
+
+}  // namespace passing::net

@@ -1,0 +1,48 @@
+#include "strategy/context.h"
+
+#include <fmt/format.h>
+
+namespace passing::strategy {
+
+Transit Context::follow(const net::TransferPtr& transfer) {
+  Transit transit;
+  if (transfer->ended()) {
+    ended(*transfer, *transit.state_);
+  } else {
+    // The mesh keeps the transfer until it has ended, and drops what is left before the context goes.
+    transfer->on_end = [this, state = transit.state_, which = transfer.get()] { ended(*which, *state); };
+  }
+  return transit;
+}
+
+void Context::ended(const net::Transfer& transfer, Transit::State& state) {
+  const bool same = ((transfer.tag ^ tags::collective(number_, hash_, transfer.peer)) & tags::kHashMask) == 0;
+  if (transfer.status != net::Transfer::Status::done || (!transfer.sending && !same))
+    return broken_transfer_(transfer);
+  if (!transfer.sending) waiting_for_.erase(waiting_for_.find(transfer.peer));
+  state.good = true;
+  if (state.waiter) ground_.ready.push_back(state.waiter);
+}
+
+std::string Signature::describe() const {
+  switch (kind) {
+    case Kind::all_reduce:
+      return fmt::format("all_reduce of {} {} ({})", count, to_string(type), to_string(reduction));
+    case Kind::broadcast: return fmt::format("broadcast of {} {} from rank {}", count, to_string(type), root);
+    case Kind::barrier: return "barrier";
+    case Kind::exchange: return "split";
+  }
+  return "?";
+}
+
+std::uint32_t Signature::hash() const {
+  std::uint64_t h = 0x9E3779B97F4A7C15;
+  for (const std::uint64_t each :
+       {std::uint64_t(kind), std::uint64_t(type), std::uint64_t(reduction), std::uint64_t{root}, count}) {
+    h = (h ^ each) * 0xD6E8FEB86659FD93;
+    h ^= h >> 32;
+  }
+  return static_cast<std::uint32_t>(h);
+}
+
+}  // namespace passing::strategy

@@ -1,0 +1,107 @@
+// What a collective may use: messages to other ranks, and a way to say that something is wrong.
+#pragma once
+
+#include <coroutine>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+#include "net/mesh.h"
+#include "strategy/call.h"
+
+namespace passing::strategy {
+
+/// Tags of the mesh: class, number of the operation, hash of its signature, source. A receiver leaves the
+/// hash open and looks at it afterwards.
+namespace tags {
+constexpr std::uint64_t kCollective = std::uint64_t{1} << 60;
+constexpr std::uint64_t kPoint = std::uint64_t{2} << 60;  // send and recv: 31 bits of the user's, source
+constexpr std::uint64_t kControl = std::uint64_t{3} << 60;
+constexpr std::uint64_t kClassMask = std::uint64_t{15} << 60;
+constexpr std::uint64_t kHashMask = std::uint64_t{0xFFFFF} << 16;
+constexpr std::uint64_t kAllMask = ~std::uint64_t{0};
+
+constexpr std::uint64_t collective(std::uint64_t number, std::uint32_t hash, std::uint32_t source) {
+  return kCollective | (number & 0xFFFFFF) << 36 | std::uint64_t{hash & 0xFFFFF} << 16 | source;
+}
+constexpr std::uint64_t point(std::uint32_t tag, std::uint32_t source) {
+  return kPoint | std::uint64_t{tag} << 16 | source;
+}
+constexpr std::uint32_t source(std::uint64_t tag) { return tag & 0xFFFF; }
+}  // namespace tags
+
+/// What the collectives of one communicator share. The communicator owns it.
+struct Ground {
+  std::uint32_t rank = 0;
+  std::uint32_t size = 1;
+  net::Mesh* mesh = nullptr;
+  std::vector<bool> contacts;                 ///< who may have a connection with this rank
+  std::deque<std::coroutine_handle<>> ready;  ///< to be resumed by the communicator's thread
+};
+
+/// A message that can be awaited: co_await continues when it has come, or has gone. If it never will, the
+/// communicator has been told, and the task is not resumed.
+class Transit {
+ public:
+  bool await_ready() const { return state_->good; }
+  void await_suspend(std::coroutine_handle<> waiter) { state_->waiter = waiter; }
+  void await_resume() const {}
+
+ private:
+  friend class Context;
+  struct State {
+    bool good = false;
+    std::coroutine_handle<> waiter;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+/// One collective's view. Lives as long as its task.
+class Context {
+ public:
+  /// `problem` is told of the first thing that goes wrong.
+  Context(Ground& ground, const Call& call, std::function<void(Error)> problem,
+          std::function<void(const net::Transfer&)> broken_transfer)
+      : ground_(ground),
+        number_(call.number),
+        hash_(call.signature.hash()),
+        problem_(std::move(problem)),
+        broken_transfer_(std::move(broken_transfer)) {}
+
+  std::uint32_t rank() const { return ground_.rank; }
+  std::uint32_t size() const { return ground_.size; }
+
+  /// Messages between two ranks keep their order. Empty ones are sent too.
+  Transit send(std::uint32_t to, const void* data, std::size_t bytes) {
+    return follow(ground_.mesh->send(to, tags::collective(number_, hash_, ground_.rank), data, bytes));
+  }
+  Transit recv(std::uint32_t from, void* data, std::size_t bytes) {
+    waiting_for_.insert(from);
+    ground_.contacts[from] = true;
+    return follow(ground_.mesh->recv(from, tags::collective(number_, hash_, from),
+                                     tags::kAllMask & ~tags::kHashMask, data, bytes));
+  }
+
+  void problem(Error error) { problem_(std::move(error)); }
+  /// Has the communicator's thread resume a waiter.
+  void resume(std::coroutine_handle<> waiter) { ground_.ready.push_back(waiter); }
+  /// Ranks from which messages are outstanding.
+  const std::multiset<std::uint32_t>& waiting_for() const { return waiting_for_; }
+
+ private:
+  Transit follow(const net::TransferPtr& transfer);
+  void ended(const net::Transfer& transfer, Transit::State& state);
+
+  Ground& ground_;
+  const std::uint64_t number_;
+  const std::uint32_t hash_;
+  std::function<void(Error)> problem_;
+  std::function<void(const net::Transfer&)> broken_transfer_;
+  std::multiset<std::uint32_t> waiting_for_;
+};
+
+}  // namespace passing::strategy
