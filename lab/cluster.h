@@ -42,6 +42,7 @@ class Cluster {
   ~Cluster();
 
   const Plan& plan() const { return plan_; }
+  const std::string& prefix() const { return prefix_; }
   std::string switch_namespace() const { return prefix_ + "sw"; }
   std::string host_namespace(unsigned host) const { return prefix_ + "h" + std::to_string(host); }
   static std::string switch_ip() { return "10.77.0.1"; }

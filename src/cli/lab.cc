@@ -23,6 +23,7 @@ struct Options {
   unsigned ranks = 1;
   bool no_switch = false;
   bool plain = false;
+  bool once = false;
   std::string json;
   std::vector<std::string> switch_arguments;
   std::vector<std::string> command;
@@ -59,6 +60,28 @@ std::map<std::string, std::string> environment_of(const Options& options, const 
           {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
           {"MASTER_ADDR", lab::Cluster::host_ip(0)},
           {"MASTER_PORT", "29500"}};
+}
+
+// A launcher of the field starts the ranks itself: it gets what `passing lab agent` needs.
+std::map<std::string, std::string> environment_of_launcher(const std::string& prefix) {
+  return {{"PASSING_LAB", prefix}};
+}
+
+// Runs a command on a host of the lab that this process is in, as ssh would: HOST COMMAND...
+int agent(const std::vector<std::string>& words) {
+  const char* lab = std::getenv("PASSING_LAB");
+  if (lab == nullptr)
+    return complain("PASSING_LAB is not set: the agent runs inside `passing lab run --once`", kBadInput);
+  if (words.size() < 2) return complain("the agent needs a host and a command", kBadInput);
+  unsigned host = 0;
+  while (host < 64 && lab::Cluster::host_ip(host) != words[0] && fmt::format("host{}", host) != words[0])
+    ++host;
+  if (host == 64 || !lab::Cluster::enter(fmt::format("{}h{}", lab, host), fmt::format("host{}", host)))
+    return complain(fmt::format("there is no host '{}' in this lab", words[0]), kBadInput);
+  std::string line;
+  for (std::size_t i = 1; i < words.size(); ++i) line += (i > 1 ? " " : "") + words[i];
+  execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+  return complain("cannot run sh");
 }
 
 Expected<void> start_switch(const Options& options, const lab::Cluster& cluster, lab::Launcher& launcher) {
@@ -112,15 +135,17 @@ int run(const Options& options) {
       first = 1;
     }
     const std::string token = random_token();
-    for (unsigned host = 0; host < options.plan.hosts; ++host) {
-      for (unsigned local = 0; local < options.ranks; ++local) {
+    for (unsigned host = 0; host < (options.once ? 1 : options.plan.hosts); ++host) {
+      for (unsigned local = 0; local < (options.once ? 1 : options.ranks); ++local) {
         const unsigned rank = host * options.ranks + local;
-        const auto started = launcher.start({.name = fmt::format("rank {}", rank),
-                                             .where = cluster->host_namespace(host),
-                                             .host_name = fmt::format("host{}", host),
-                                             .command = options.command,
-                                             .environment = environment_of(options, token, host, local),
-                                             .prefix = options.plain ? "" : fmt::format("[{}] ", rank)});
+        const auto started =
+            launcher.start({.name = fmt::format("rank {}", rank),
+                            .where = cluster->host_namespace(host),
+                            .host_name = fmt::format("host{}", host),
+                            .command = options.command,
+                            .environment = options.once ? environment_of_launcher(cluster->prefix())
+                                                        : environment_of(options, token, host, local),
+                            .prefix = options.plain ? "" : fmt::format("[{}] ", rank)});
         if (!started) return complain(started.error().message);
       }
     }
@@ -180,6 +205,9 @@ void add_lab(CLI::App& app) {
         {"--reordering", &options->plan.reordering, "percent of packets that hosts send late"}}) {
     command->add_option(name, *where, what)->check(CLI::Range(0.0, 50.0));
   }
+  command->add_flag(
+      "--once", options->once,
+      "run the command once, on host 0: a launcher that starts ranks by `passing lab agent HOST COMMAND`");
   command->add_flag("--no-switch", options->no_switch, "start no switch");
   command
       ->add_option("--switch-argument", options->switch_arguments,
@@ -189,6 +217,12 @@ void add_lab(CLI::App& app) {
   command->add_option("--json", options->json, "write what the links carried to a file");
   command->add_option("command", options->command, "the command, after --")->required();
   command->positionals_at_end();
+  CLI::App* remote =
+      lab->add_subcommand("agent", "Run a command on another host of the lab, as ssh would: HOST COMMAND...");
+  remote->prefix_command();
+  remote->callback([remote] {
+    if (const int status = agent(remote->remaining()); status != 0) throw CLI::RuntimeError(status);
+  });
   command->callback([options] {
     if (const int status = run(*options); status != 0) throw CLI::RuntimeError(status);
   });

@@ -1,0 +1,96 @@
+#include "communicator/settings.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace passing {
+namespace {
+
+template <class Number>
+bool parse(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+using Set = Expected<void> (*)(Config& config, const char* name, const char* value);
+
+template <std::string Config::*field>
+Expected<void> text(Config& config, const char* /*name*/, const char* value) {
+  config.*field = value;
+  return {};
+}
+
+template <std::uint32_t Config::*field>
+Expected<void> number(Config& config, const char* name, const char* value) {
+  std::uint32_t parsed = 0;
+  if (!parse(value, parsed)) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("{} is '{}': must be a whole number from 0 to 4294967295", name, value));
+  }
+  config.*field = parsed;
+  return {};
+}
+
+template <std::chrono::milliseconds Config::*field>
+Expected<void> seconds(Config& config, const char* name, const char* value) {
+  double parsed = 0;
+  const auto duration = parse(value, parsed) ? milliseconds_of(parsed) : std::nullopt;
+  if (!duration) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("{} is '{}': must be a number of seconds above 0, at most {:.0f}", name, value,
+                            kLongestTimeout));
+  }
+  config.*field = *duration;
+  return {};
+}
+
+struct Setting {
+  const char* name;
+  Set set;
+};
+
+constexpr Setting kSettings[] = {
+    {"rank", number<&Config::rank>},
+    {"size", number<&Config::size>},
+    {"local_rank", number<&Config::local_rank>},
+    {"local_size", number<&Config::local_size>},
+    {"job", text<&Config::job>},
+    {"host", text<&Config::host>},
+    {"strategy", text<&Config::strategy>},
+    {"directory", text<&Config::directory>},
+    {"controller", text<&Config::controller>},
+    {"token", text<&Config::token>},
+    {"timeout", seconds<&Config::timeout>},
+    {"create_timeout", seconds<&Config::create_timeout>},
+    {"lanes", number<&Config::lanes>},
+    {"slots", number<&Config::slots>},
+};
+
+tl::unexpected<Error> unknown_setting(const char* name) {
+  std::string names;
+  for (const Setting& each : kSettings) names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
+  return fail(ErrorCode::invalid_argument, fmt::format("unknown setting '{}'; there are {}", name, names));
+}
+
+}  // namespace
+
+std::optional<std::chrono::milliseconds> milliseconds_of(double seconds) {
+  if (!(seconds > 0 && seconds <= kLongestTimeout)) return std::nullopt;  // NaN is neither
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(seconds * 1e3)));
+}
+
+Expected<void> set_by_name(Config& config, const char* name, const char* value) {
+  for (const Setting& each : kSettings) {
+    if (std::strcmp(each.name, name) == 0) return each.set(config, name, value);
+  }
+  return unknown_setting(name);
+}
+
+}  // namespace passing
