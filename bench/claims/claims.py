@@ -50,23 +50,25 @@ CEILING = PAYLOAD / (PAYLOAD + 36 + 8 + 20 + 14)
 ROUNDS = 5
 
 
-def in_lab(build, arguments, command, **options):
-    """Runs a command in a lab of 4 hosts; returns the ranks' JSON lines and what the links carried."""
+def in_lab(build, arguments, command, least=1.0, environment={}, **options):
+    """Runs a command in a lab of 4 hosts; returns the ranks' JSON lines. `least`: what each link must carry at least
+    in each direction, in tensors."""
     with tempfile.TemporaryDirectory(prefix="passing-claim-") as scratch:
         links = os.path.join(scratch, "links.json")
         output = subprocess.check_output(
             [os.path.join(ROOT, build, "passing"), "lab", "run", "--hosts", "4", "--plain", "--json", links, *arguments,
-             "--", *[word.replace("@SCRATCH@", scratch) for word in command]], text=True, stderr=subprocess.STDOUT, **options)
+             "--", *[word.replace("@SCRATCH@", scratch) for word in command]], text=True, stderr=subprocess.STDOUT,
+            env={**os.environ, **{name: value.replace("@SCRATCH@", scratch) for name, value in environment.items()}}, **options)
         rows = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
         with open(links) as file:
             carried = json.load(file)["links"]
     if len(rows) != 4 or not all(row["ok"] and row["verified"] for row in rows):
         raise RuntimeError("a rank did not report a right result: " + output)
-    # A link that carried less than the tensors did not do what its strategy must.
-    least = rows[0]["bytes"] * rows[0]["repeat"]
+    # A link that carried less than its strategy's minimum did not do what the strategy is.
+    fewest = least * rows[0]["bytes"] * rows[0]["repeat"]
     for link in carried:
-        if min(link["up_bytes"], link["down_bytes"]) < least:
-            raise RuntimeError(f"link of host {link['host']} carried fewer bytes than the tensors have: {link}")
+        if min(link["up_bytes"], link["down_bytes"]) < fewest:
+            raise RuntimeError(f"link of host {link['host']} carried fewer than {fewest:.0f} bytes: {link}")
     return rows
 
 
@@ -119,6 +121,68 @@ def of_ceiling(rate, bits, elements, repeat, loss=None):
             slowest = max(row["total_seconds"] for row in rows)
             samples.append(8 * rows[0]["bytes"] * rows[0]["repeat"] / slowest / bits / CEILING)
         return statistics.median(samples)
+    return measure
+
+
+# What a link carries in a ring of 4: 2 (P - 1) / P tensors each way.
+RING = 1.5
+MPI = ["mpirun.openmpi", "--allow-run-as-root", "-np", "4", "--host", ",".join(f"10.77.0.{h + 2}:1" for h in range(4)),
+       "--mca", "pml", "ob1", "--mca", "btl", "tcp,self,vader", "--mca", "btl_tcp_if_include", "eth0",
+       "--mca", "oob_tcp_if_include", "eth0", "--mca", "plm_rsh_no_tree_spawn", "1", "--bind-to", "none",
+       "--mca", "mpi_yield_when_idle", "1", "-x", "PASSING_LAB",
+       "--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", "coll_tuned_allreduce_algorithm", "4"]
+
+
+def slowest_total(rows):
+    return max(row["total_seconds"] for row in rows)
+
+
+def communicator(build, strategy, arguments, elements, repeat, in_flight, least):
+    """Operations of the communicator back to back: seconds of the slowest rank."""
+    environment = {"PASSING_STRATEGY": strategy}
+    if strategy == "ring":
+        environment["PASSING_DIRECTORY"] = "@SCRATCH@"
+        arguments = [*arguments, "--no-switch"]
+    command = [os.path.join(ROOT, build, "peer_passing"), str(elements), str(repeat), "2", str(in_flight)]
+    return slowest_total(in_lab(build, arguments, command, least, environment))
+
+
+def ring_against_others(rate, repeat):
+    """Time of the better of Gloo's and Open MPI's ring over ours: 16 MB back to back, one operation at a time."""
+    def measure(build):
+        arguments = ["--no-switch"] + (["--rate", rate] if rate else [])
+        agent = os.path.join(ROOT, build, "passing") + " lab agent"
+        ratios = []
+        for _ in range(ROUNDS):
+            mine = communicator(build, "ring", arguments[1:], 4_000_000, repeat, 1, RING)
+            gloo = slowest_total(in_lab(build, arguments, [os.path.join(ROOT, build, "peer_gloo"), "@SCRATCH@", "4000000",
+                                                           str(repeat), "2", "ring"], RING))
+            mpi = slowest_total(in_lab(build, [*arguments, "--once"],
+                                       [*MPI, "--mca", "plm_rsh_agent", agent, os.path.join(ROOT, build, "peer_open_mpi"),
+                                        "4000000", str(repeat), "2"], RING))
+            ratios.append(min(gloo, mpi) / mine)
+            print(f"  ring {mine:.3f} s, Gloo {gloo:.3f} s, Open MPI {mpi:.3f} s", file=sys.stderr)
+        return statistics.median(ratios)
+    return measure
+
+
+def in_network_of_ceiling(rate, bits, elements, repeat):
+    def measure(build):
+        seconds = statistics.median(
+            communicator(build, "in_network", ["--rate", rate], elements, repeat, 2 if elements > 1_000_000 else 8, 1.0)
+            for _ in range(3))
+        return 8 * 4 * elements * repeat / seconds / bits / CEILING
+    return measure
+
+
+def idle(field):
+    """What a communicator costs that does nothing: the worst of 4 ranks, through the switch."""
+    def measure(build):
+        output = subprocess.check_output(
+            [os.path.join(ROOT, build, "passing"), "lab", "run", "--hosts", "4", "--plain", "--",
+             os.path.join(ROOT, build, "peer_passing"), "idle", "4"], text=True, stderr=subprocess.STDOUT,
+            env={**os.environ, "PASSING_STRATEGY": "in_network"})
+        return max(json.loads(line)[field] for line in output.splitlines() if line.startswith("{"))
     return measure
 
 
@@ -184,6 +248,20 @@ CLAIMS = [
     ("loss-5", "4 hosts at 200 Mbit/s, 16 MB, 5 % loss", ">=", 0.5, "of ceiling", of_ceiling("200mbit", 2e8, 4_000_000, 3, 5)),
     ("loss-1-1g", "4 hosts at 1 Gbit/s, 16 MB, 1 % loss", ">=", 0.75, "of ceiling", of_ceiling("1gbit", 1e9, 4_000_000, 5, 1)),
     ("loss-5-1g", "4 hosts at 1 Gbit/s, 16 MB, 5 % loss", ">=", 0.5, "of ceiling", of_ceiling("1gbit", 1e9, 4_000_000, 5, 5)),
+    ("ring-none", "ring, 16 MB, not shaped: against Gloo's and Open MPI's", ">=", 0.95, "of the better", ring_against_others(None, 10)),
+    ("ring-1g", "ring, 16 MB, 1 Gbit/s: against Gloo's and Open MPI's", ">=", 0.95, "of the better", ring_against_others("1gbit", 4)),
+    ("ring-200m", "ring, 16 MB, 200 Mbit/s: against Gloo's, Open MPI's", ">=", 0.95, "of the better",
+     ring_against_others("200mbit", 3)),
+    ("in-network-1g-16m", "communicator in_network, 1 Gbit/s, 16 MB", ">=", 0.98, "of ceiling",
+     in_network_of_ceiling("1gbit", 1e9, 4_000_000, 10)),
+    ("in-network-1g-1m", "communicator in_network, 1 Gbit/s, 1 MB", ">=", 0.95, "of ceiling",
+     in_network_of_ceiling("1gbit", 1e9, 250_000, 100)),
+    ("in-network-200m-16m", "communicator in_network, 200 Mbit/s, 16 MB", ">=", 0.98, "of ceiling",
+     in_network_of_ceiling("200mbit", 2e8, 4_000_000, 4)),
+    ("in-network-200m-1m", "communicator in_network, 200 Mbit/s, 1 MB", ">=", 0.95, "of ceiling",
+     in_network_of_ceiling("200mbit", 2e8, 250_000, 50)),
+    ("idle-cpu", "an idle communicator: CPU", "<=", 0.5, "% of a core", idle("cpu_percent")),
+    ("idle-threads", "threads of a communicator", "<=", 2, "threads", idle("threads")),
     ("switch-memory", "memory of a switch with the default slots", "<", 64, "MB", switch_memory),
     ("member-memory", "memory of a member beyond its tensor", "<", 16, "MB", member_memory),
     ("many-jobs", "64 jobs at once on one switch, all right", ">=", 64, "jobs", many_jobs),

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "passing/communicator.h"
@@ -30,12 +32,31 @@ int complain(const passing::Error& error) {
   return 1;
 }
 
+// What a communicator costs that has nothing to do.
+int idle(double wait) {
+  auto comm = passing::Communicator::from_environment();
+  if (!comm) return complain(comm.error());
+  std::vector<float> data(1000, 1);
+  if (auto ended = comm->all_reduce(data.data(), data.data(), data.size(), passing::DataType::float32).wait();
+      !ended)
+    return complain(ended.error());
+  const auto tasks = std::filesystem::directory_iterator("/proc/self/task");
+  const auto threads = std::distance(begin(tasks), end(tasks)) - 1;  // this one is not the communicator's
+  const double before = cpu_seconds();
+  std::this_thread::sleep_for(std::chrono::duration<double>(wait));
+  const double used = cpu_seconds() - before;
+  if (auto ended = comm->barrier().wait(); !ended) return complain(ended.error());
+  fmt::print("{{\"ok\": true, \"threads\": {}, \"cpu_percent\": {}}}\n", threads, 100 * used / wait);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 3 && std::string(argv[1]) == "idle") return idle(std::atof(argv[2]));
   if (argc != 5) {
     fmt::print(stderr,
-               "usage: peer_passing ELEMENTS REPEAT WARM_UP IN_FLIGHT\n"
+               "usage: peer_passing ELEMENTS REPEAT WARM_UP IN_FLIGHT, or peer_passing idle SECONDS\n"
                "PASSING_STRATEGY and the launcher's variables say the rest: see include/passing/config.h\n");
     return 2;
   }
