@@ -1,4 +1,4 @@
-// Sums from rank to rank: docs/numerics.md section 8.
+// Sums from rank to rank: docs/numerics.md section 7.
 #pragma once
 
 #include <cstddef>

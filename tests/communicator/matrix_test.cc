@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <random>
 
 #include "communicator/values.h"
 #include "communicator/world.h"
@@ -83,6 +84,47 @@ TEST_P(Matrix, BroadcastBarrierSendRecv) {
       }
       ASSERT_EQ(from_left, std::vector<std::uint8_t>(count, static_cast<std::uint8_t>(left)));
       ASSERT_EQ(from_right, std::vector<std::uint8_t>(count, static_cast<std::uint8_t>(100 + right)));
+    }
+  });
+}
+
+// docs/numerics.md section 7: segment j is ((x_j + x_(j+1)) + ...), rounded after each addition, whatever the
+// chunks.
+TEST(Order, OfRingSums) {
+  constexpr std::uint32_t kRanks = 5;
+  constexpr std::size_t kCount = 400'003;  // several chunks per segment
+  std::vector<std::vector<float>> inputs(kRanks, std::vector<float>(kCount));
+  std::mt19937 source(7);
+  for (auto& each : inputs) {
+    for (float& value : each)
+      value = std::ldexp(static_cast<float>(static_cast<int>(source() >> 8)) - 8e6F,
+                         static_cast<int>(source() % 60) - 50);
+  }
+  inputs[1][10] = inputs[4][200'000] = INFINITY;
+  inputs[2][10] = -INFINITY;
+  inputs[3][300'000] = NAN;
+  inputs[0][7] = 1e-45F;  // and denormals count
+  for (std::uint32_t r = 1; r < kRanks; ++r) inputs[r][7] = 1e-45F;
+  std::vector<float> expected(kCount);
+  for (std::uint32_t j = 0; j < kRanks; ++j) {
+    for (std::size_t i = j * kCount / kRanks; i < (j + 1) * kCount / kRanks; ++i) {
+      float sum = inputs[j][i];
+      for (std::uint32_t k = 1; k < kRanks; ++k) sum += inputs[(j + k) % kRanks][i];
+      expected[i] = sum;
+    }
+  }
+  World world("ring", kRanks);
+  world.run([&](Communicator& comm) {
+    std::vector<float> output(kCount);
+    const auto ended =
+        comm.all_reduce(inputs[comm.rank()].data(), output.data(), kCount, DataType::float32).wait();
+    ASSERT_TRUE(ended) << ended.error().message;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      if (std::isnan(expected[i])) {
+        ASSERT_TRUE(std::isnan(output[i])) << i;
+      } else {
+        ASSERT_EQ(std::memcmp(&output[i], &expected[i], sizeof(float)), 0) << i;
+      }
     }
   });
 }

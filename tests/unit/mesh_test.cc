@@ -1,0 +1,252 @@
+// docs/mesh.md: what the mesh promises, and what strangers can do to it.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "net/mesh_connection.h"
+
+namespace passing::net {
+namespace {
+
+using Status = Transfer::Status;
+constexpr std::uint64_t kAll = ~std::uint64_t{0};
+
+// Two or more meshes of one group, moved by this thread.
+class Meshes : public testing::Test {
+ protected:
+  void make(std::uint32_t size, std::uint64_t group = 7) {
+    std::vector<SocketAddress> addresses;
+    for (std::uint32_t r = 0; r < size; ++r) {
+      auto mesh = Mesh::create(r, size, *parse_address("127.0.0.1:0"));
+      ASSERT_TRUE(mesh) << mesh.error().message;
+      meshes.push_back(std::move(*mesh));
+      addresses.push_back(meshes.back()->address());
+    }
+    for (auto& each : meshes) each->introduce(addresses, group);
+  }
+  template <class Condition>
+  bool eventually(const Condition& condition) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (std::chrono::steady_clock::now() < end) {
+      for (auto& each : meshes) {
+        if (each) each->progress();
+      }
+      if (condition()) return true;
+    }
+    return false;
+  }
+  int stranger(std::uint32_t rank) {
+    const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const SocketAddress& there = meshes[rank]->address();
+    EXPECT_EQ(::connect(descriptor, there.get(), there.length), 0);
+    return descriptor;
+  }
+  // Whether the mesh has closed its end.
+  bool refused(int descriptor) {
+    return eventually([&] {
+      char byte = 0;
+      return ::recv(descriptor, &byte, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
+    });
+  }
+
+  std::vector<std::unique_ptr<Mesh>> meshes;
+};
+
+TEST_F(Meshes, ConnectOnFirstUseAndSleepWhenIdle) {
+  make(2);
+  EXPECT_FALSE(meshes[0]->connected(1));
+  int value = 5;
+  int got = 0;
+  const auto in = meshes[1]->recv(0, 3, kAll, &got, sizeof got);
+  const auto out = meshes[0]->send(1, 3, &value, sizeof value);
+  ASSERT_TRUE(eventually([&] { return in->ended() && out->ended(); }));
+  EXPECT_TRUE(meshes[0]->connected(1));
+  EXPECT_FALSE(meshes[1]->connected(0));
+  EXPECT_EQ(got, 5);
+  for (auto& each : meshes) {
+    pollfd source{each->descriptor(), POLLIN, 0};
+    EXPECT_EQ(::poll(&source, 1, 50), 0);
+  }
+}
+
+TEST_F(Meshes, LargeMessagesNeedNoMemoryBeforeTheirReceive) {
+  make(2);
+  std::vector<char> large(50'000'000, 'x');
+  const auto out = meshes[0]->send(1, 1, large.data(), large.size());
+  int small = 9;
+  const auto after = meshes[0]->send(1, 2, &small, sizeof small);
+  int got = 0;
+  const auto in = meshes[1]->recv(0, 2, kAll, &got, sizeof got);
+  // What comes behind it is not held up.
+  ASSERT_TRUE(eventually([&] { return in->ended(); }));
+  EXPECT_FALSE(out->ended());
+  std::vector<char> received(large.size());
+  const auto late = meshes[1]->recv(0, 1, kAll, received.data(), received.size());
+  ASSERT_TRUE(eventually([&] { return late->ended() && out->ended(); }));
+  EXPECT_EQ(late->status, Status::done);
+  EXPECT_EQ(received, large);
+}
+
+TEST_F(Meshes, RandomSizesAndOrders) {
+  make(3);
+  std::mt19937 source(11);
+  const auto rank = [&] { return static_cast<std::uint32_t>(source() % 3); };
+  for (int round = 0; round < 30; ++round) {
+    struct Pair {
+      std::vector<char> out;
+      std::vector<char> in;
+      std::uint32_t from, to;
+      std::uint64_t tag;
+    };
+    std::vector<Pair> pairs(20);
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      const std::size_t bytes = source() % 3 == 0 ? source() % 300'000 : source() % 20'000;
+      pairs[i] = {std::vector<char>(bytes, static_cast<char>(i)), std::vector<char>(bytes), rank(),
+                  rank(), i};
+    }
+    std::vector<TransferPtr> all;
+    std::vector<std::size_t> order(2 * pairs.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), source);
+    for (const std::size_t i : order) {
+      Pair& pair = pairs[i / 2];
+      if (pair.from == pair.to) continue;
+      all.push_back(i % 2 == 0
+                        ? meshes[pair.from]->send(pair.to, pair.tag, pair.out.data(), pair.out.size())
+                        : meshes[pair.to]->recv(pair.from, pair.tag, kAll, pair.in.data(), pair.in.size()));
+      if (source() % 4 == 0) meshes[source() % 3]->progress();
+    }
+    ASSERT_TRUE(eventually([&] {
+      return std::all_of(all.begin(), all.end(),
+                         [](const TransferPtr& each) { return each->status == Status::done; });
+    }));
+    for (const Pair& pair : pairs) {
+      if (pair.from == pair.to) continue;
+      ASSERT_EQ(pair.in, pair.out);
+    }
+  }
+}
+
+TEST_F(Meshes, WrongLengthsEndBothSides) {
+  make(2);
+  for (const std::size_t bytes : {100, 100'000}) {
+    for (const bool first : {true, false}) {
+      std::vector<char> data(bytes);
+      std::vector<char> room(bytes + 1);
+      TransferPtr in;
+      if (first) in = meshes[1]->recv(0, 4, kAll, room.data(), room.size());
+      const auto out = meshes[0]->send(1, 4, data.data(), data.size());
+      for (int i = 0; i < 100; ++i) eventually([] { return true; });
+      if (!first) in = meshes[1]->recv(0, 4, kAll, room.data(), room.size());
+      ASSERT_TRUE(eventually([&] { return in->ended() && out->ended(); }));
+      EXPECT_EQ(in->status, Status::wrong_length);
+      EXPECT_EQ(in->bytes, bytes);
+      EXPECT_EQ(out->status, Status::done);
+    }
+  }
+}
+
+TEST_F(Meshes, APeerThatGoesIsLost) {
+  make(3);
+  std::vector<char> data(1'000'000);
+  const auto unread = meshes[0]->send(1, 1, data.data(), data.size());
+  int got = 0;
+  int value = 1;
+  const auto in = meshes[2]->recv(1, 2, kAll, &got, sizeof got);
+  const auto hello = meshes[1]->send(2, 2, &value, sizeof value);
+  ASSERT_TRUE(eventually([&] { return in->ended() && hello->ended(); }));
+  meshes[1].reset();
+  std::vector<LostPeer> lost[3];
+  // The one that sent to it, and the one that it had sent to.
+  ASSERT_TRUE(eventually([&] {
+    for (const int r : {0, 2}) {
+      for (auto& each : meshes[r]->take_lost()) lost[r].push_back(each);
+    }
+    return !lost[0].empty() && !lost[2].empty();
+  }));
+  EXPECT_EQ(lost[0][0].rank, 1U);
+  EXPECT_EQ(lost[2][0].rank, 1U);
+  EXPECT_FALSE(lost[0][0].reason.empty());
+  EXPECT_EQ(unread->status, Status::failed);
+  EXPECT_EQ(meshes[0]->send(1, 1, data.data(), 1)->status, Status::failed);
+  EXPECT_EQ(meshes[0]->sends_pending(), 0U);
+}
+
+TEST_F(Meshes, StrangersAreRefused) {
+  make(2);
+  std::mt19937 source(3);
+  const auto frame = [](FrameType type, std::uint64_t tag, std::uint64_t id, std::uint64_t bytes = 0) {
+    FrameHeader header{.type = type, .tag = tag, .id = id, .bytes = bytes};
+    return std::string(reinterpret_cast<const char*>(&header), sizeof header);
+  };
+  const std::string hello = frame(FrameType::hello, 1, 7);
+  std::string noise(500, '\0');
+  for (char& each : noise) each = static_cast<char>(source());
+  const std::string cases[] = {
+      noise,
+      "GET / HTTP/1.1\r\nHost: somewhere\r\nAccept: */*\r\n\r\n",
+      frame(FrameType::hello, 1, 8),                      // another group
+      frame(FrameType::hello, 2, 7),                      // a rank that is not
+      frame(FrameType::message, 1, 0, 4) + "data",        // before hello
+      hello + hello,                                      // twice
+      hello + frame(FrameType::message, 1, 0, 1U << 30),  // too long for a small one
+      hello + frame(FrameType::want, 0, 99),              // nothing was announced
+      hello + frame(FrameType::refuse, 0, 99),
+      hello + frame(FrameType::data, 0, 99, 10),
+      hello + frame(static_cast<FrameType>(77), 0, 0),
+      hello + noise,
+  };
+  for (const std::string& each : cases) {
+    const int descriptor = stranger(0);
+    ASSERT_EQ(::send(descriptor, each.data(), each.size(), MSG_NOSIGNAL), static_cast<ssize_t>(each.size()));
+    EXPECT_TRUE(refused(descriptor));
+    ::close(descriptor);
+  }
+  // One that only says hello, one that announces without end, one that says nothing.
+  const int quiet = stranger(0);
+  const int busy = stranger(0);
+  ::send(busy, hello.data(), hello.size(), MSG_NOSIGNAL);
+  for (int i = 0; i < 1000; ++i) {
+    const std::string announced = frame(FrameType::announce, 5, static_cast<std::uint64_t>(i), kAll);
+    ::send(busy, announced.data(), announced.size(), MSG_NOSIGNAL);
+  }
+  int got = 0;
+  int value = 3;
+  const auto in = meshes[0]->recv(1, 6, kAll, &got, sizeof got);
+  meshes[1]->send(0, 6, &value, sizeof value);
+  EXPECT_TRUE(eventually([&] { return in->status == Status::done; }));
+  ::close(quiet);
+  ::close(busy);
+}
+
+TEST_F(Meshes, BytesComeOneByOne) {
+  make(2);
+  const int descriptor = stranger(0);
+  const FrameHeader hello{.type = FrameType::hello, .tag = 1, .id = 7};
+  const FrameHeader message{.type = FrameType::message, .tag = 42, .bytes = 5};
+  std::string all(reinterpret_cast<const char*>(&hello), sizeof hello);
+  for (int i = 0; i < 2; ++i)
+    all += std::string(reinterpret_cast<const char*>(&message), sizeof message) + "bytes";
+  char got[5] = {};
+  const auto in = meshes[0]->recv(1, 42, kAll, got, sizeof got);
+  for (const char each : all) {
+    ASSERT_EQ(::send(descriptor, &each, 1, MSG_NOSIGNAL), 1);
+    for (int i = 0; i < 3; ++i) meshes[0]->progress();
+  }
+  ASSERT_TRUE(eventually([&] { return in->status == Status::done; }));
+  EXPECT_EQ(std::string(got, 5), "bytes");
+  ASSERT_TRUE(eventually([&] {
+    const auto second = meshes[0]->take(42, kAll);
+    return second && second->data == "bytes";
+  }));
+  ::close(descriptor);
+}
+
+}  // namespace
+}  // namespace passing::net
