@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "communicator/settings.h"
 #include "net/address.h"
 #include "net/member.h"
 #include "net/rendezvous.h"
@@ -73,8 +74,7 @@ Expected<std::vector<Introduction>> check(const Introduction& own, const std::ve
 
 Expected<std::unique_ptr<Engine>> Engine::create(Config config) {
   if (auto valid = config.validate(); !valid) return tl::unexpected(valid.error());
-  if (config.strategy.empty())
-    config.strategy = config.controller.empty() || config.size > PASSING_MAX_MEMBERS ? "ring" : "in_network";
+  config.strategy = chosen_strategy(config);
   std::unique_ptr<Engine> engine(new Engine(std::move(config)));
   auto mailbox = Mailbox::create();
   if (!mailbox) return tl::unexpected(mailbox.error());

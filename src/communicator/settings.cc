@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -12,12 +12,6 @@
 
 namespace passing {
 namespace {
-
-template <class Number>
-bool parse(std::string_view text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
 
 using Set = Expected<void> (*)(Config& config, const char* name, const char* value);
 
@@ -30,7 +24,7 @@ Expected<void> text(Config& config, const char* /*name*/, const char* value) {
 template <std::uint32_t Config::*field>
 Expected<void> number(Config& config, const char* name, const char* value) {
   std::uint32_t parsed = 0;
-  if (!parse(value, parsed)) {
+  if (!parse_number(value, parsed)) {
     return fail(ErrorCode::invalid_argument,
                 fmt::format("{} is '{}': must be a whole number from 0 to 4294967295", name, value));
   }
@@ -41,7 +35,7 @@ Expected<void> number(Config& config, const char* name, const char* value) {
 template <std::chrono::milliseconds Config::*field>
 Expected<void> seconds(Config& config, const char* name, const char* value) {
   double parsed = 0;
-  const auto duration = parse(value, parsed) ? milliseconds_of(parsed) : std::nullopt;
+  const auto duration = parse_number(value, parsed) ? milliseconds_of(parsed) : std::nullopt;
   if (!duration) {
     return fail(ErrorCode::invalid_argument,
                 fmt::format("{} is '{}': must be a number of seconds above 0, at most {:.0f}", name, value,
@@ -63,6 +57,7 @@ constexpr Setting kSettings[] = {
     {"local_size", number<&Config::local_size>},
     {"job", text<&Config::job>},
     {"host", text<&Config::host>},
+    {"address", text<&Config::address>},
     {"strategy", text<&Config::strategy>},
     {"directory", text<&Config::directory>},
     {"controller", text<&Config::controller>},
@@ -86,9 +81,13 @@ std::optional<std::chrono::milliseconds> milliseconds_of(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(seconds * 1e3)));
 }
 
-Expected<void> set_by_name(Config& config, const char* name, const char* value) {
+bool fits_a_name(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
+}
+
+Expected<void> set_by_name(Config& config, const char* name, const char* value, const char* shown) {
   for (const Setting& each : kSettings) {
-    if (std::strcmp(each.name, name) == 0) return each.set(config, name, value);
+    if (std::strcmp(each.name, name) == 0) return each.set(config, shown != nullptr ? shown : name, value);
   }
   return unknown_setting(name);
 }

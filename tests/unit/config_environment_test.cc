@@ -204,6 +204,7 @@ TEST_F(Environment, EverySettingIsRead) {
   EXPECT_EQ(defaults.lanes, 0U);
   set("PASSING_JOB", "train");
   set("PASSING_HOST", "gpu4");
+  set("PASSING_ADDRESS", "10.1.2.3");
   set("PASSING_STRATEGY", "in_network");
   set("PASSING_DIRECTORY", "/shared/here");
   set("PASSING_CONTROLLER", "tor1:9001");
@@ -215,6 +216,7 @@ TEST_F(Environment, EverySettingIsRead) {
   const auto config = Config::from_environment().value();
   EXPECT_EQ(config.job, "train");
   EXPECT_EQ(config.host, "gpu4");
+  EXPECT_EQ(config.address, "10.1.2.3");
   EXPECT_EQ(config.strategy, "in_network");
   EXPECT_EQ(config.directory, "/shared/here");
   EXPECT_EQ(config.controller, "tor1:9001");
@@ -360,7 +362,7 @@ TEST(CommunicatorConfig, StrategiesAreKnownAndPossible) {
             "switch, or "
             "PASSING_STRATEGY to ring");
   // Also where a controller chooses the strategy.
-  EXPECT_EQ(complaint_with([](Config& c) { c.size = 65, c.controller = "tor:9001", c.token = "12345678"; }),
+  EXPECT_EQ(complaint_with([](Config& c) { c.size = 65, c.controller = "tor:9001", c.token = "12345678", c.strategy = "in_network"; }),
             "size is 65: the strategy 'in_network' takes at most 64 ranks; set PASSING_STRATEGY to ring");
 }
 
