@@ -28,14 +28,13 @@ typedef enum passing_status {
   PASSING_SYSTEM_ERROR = 100 /* out of memory or threads: what throws in C++ */
 } passing_status;
 
-typedef enum passing_type {
-  PASSING_FLOAT32 = 1,
-  PASSING_FLOAT16 = 2,
-  PASSING_BFLOAT16 = 3,
-  PASSING_INT32 = 4
-} passing_type;
+/* int, so that a value that does not exist can be refused. */
+typedef int passing_type;
+enum { PASSING_FLOAT32 = 1, PASSING_FLOAT16 = 2, PASSING_BFLOAT16 = 3, PASSING_INT32 = 4 };
 
-typedef enum passing_reduction { PASSING_SUM = 1, PASSING_AVERAGE = 2 } passing_reduction;
+/* int, so that a value that does not exist can be refused. */
+typedef int passing_reduction;
+enum { PASSING_SUM = 1, PASSING_AVERAGE = 2 };
 
 typedef struct passing_config passing_config;
 typedef struct passing_comm passing_comm;

@@ -121,7 +121,7 @@ TransferPtr Mesh::recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask
   } else if (arrived.bytes != bytes) {
     end(*transfer, Status::wrong_length);
   } else {
-    std::memcpy(data, arrived.data.data(), bytes);
+    if (bytes > 0) std::memcpy(data, arrived.data.data(), bytes);
     end(*transfer, Status::done);
   }
   return transfer;
@@ -264,7 +264,7 @@ void Mesh::on_payload(Connection& connection) {
   }
   transfer->bytes = connection.header.bytes;
   const bool fits = transfer->bytes == transfer->expected;
-  if (fits) std::memcpy(transfer->data, connection.kept.data(), transfer->bytes);
+  if (fits && transfer->bytes > 0) std::memcpy(transfer->data, connection.kept.data(), transfer->bytes);
   end(*transfer, fits ? Status::done : Status::wrong_length);
 }
 
