@@ -18,7 +18,7 @@ namespace passing {
 /// after the communicator is gone. Dropping it does not stop the operation.
 class PASSING_API Operation {
  public:
-  /// Waits until it has ended. It always ends: by result, by error, at its deadline at the latest.
+  /// Waits until it has ended. It always ends: by result, by error, or soon after its deadline.
   Expected<void> wait() const;
   /// Whether it has ended; then wait() returns at once.
   bool test() const;
@@ -60,7 +60,7 @@ class PASSING_API Communicator {
   std::uint32_t local_rank() const;
   std::uint32_t local_size() const;
   const std::string& strategy() const;
-  /// "rank 3 at 10.0.0.4 (host gpu4, process 4711)".
+  /// "rank 3 at 10.0.0.4:41233 (host gpu4, process 4711)".
   std::string name_of(std::uint32_t rank) const;
   /// Empty, or why every call fails.
   std::optional<Error> error() const;

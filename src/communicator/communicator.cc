@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "communicator/engine.h"
+#include "communicator/settings.h"
+#include "net/hex.h"
 #include "net/member.h"
 
 namespace passing {
@@ -23,7 +25,8 @@ class Communicator::Impl {
     auto state = std::make_shared<Operation::State>();
     state->mailbox = engine->mailbox();
     state->begun = net::monotonic_now();
-    const auto timeout = std::max(options.timeout.value_or(config().timeout), std::chrono::milliseconds(0));
+    const auto timeout = std::clamp(options.timeout.value_or(config().timeout), std::chrono::milliseconds(0),
+                                    *milliseconds_of(kLongestTimeout));
     state->call.deadline = state->begun + timeout.count() * kMillisecond;
     return state;
   }
@@ -66,7 +69,11 @@ std::string wrong_type(DataType type) {
 
 Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Communicator::Communicator(Communicator&&) noexcept = default;
-Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&& other) noexcept {
+  Communicator old(std::move(other));
+  std::swap(impl_, old.impl_);
+  return *this;  // `old` goes as any other does
+}
 
 Communicator::~Communicator() {
   // In a fork there is no thread to join, and the connections are the parent's.
@@ -181,6 +188,19 @@ Operation Communicator::recv(void* data, std::size_t bytes, std::uint32_t from, 
   return impl_->begin(state);
 }
 
+namespace {
+
+// The name of a part of a job; a hash where it would become too long.
+std::string part_of(const std::string& job, std::uint32_t generation, int color) {
+  const std::string name = fmt::format("{}.{}.{}", job, generation, color);
+  if (name.size() <= kLongestJob) return name;
+  std::uint64_t hash = 14695981039346656037U;
+  for (const char each : name) hash = (hash ^ static_cast<unsigned char>(each)) * 1099511628211U;
+  return job.substr(0, kLongestJob / 2) + "." + net::to_hex(hash);
+}
+
+}  // namespace
+
 Expected<std::optional<Communicator>> Communicator::split(int color, int key) {
   const auto wishes = impl_->exchange(fmt::format("{} {} {}", color, key, impl_->config().host));
   if (!wishes) return tl::unexpected(wishes.error());
@@ -218,7 +238,7 @@ Expected<std::optional<Communicator>> Communicator::split(int color, int key) {
   config.size = static_cast<std::uint32_t>(members.size());
   config.local_rank = before;
   config.local_size = neighbours;
-  config.job += fmt::format(".{}.{}", generation, color);
+  config.job = part_of(config.job, generation, color);
   bool exchanged = false;
   config.exchange = [&](const std::string& blob) -> Expected<std::vector<std::string>> {
     exchanged = true;

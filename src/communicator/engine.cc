@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstring>
 
+#include "base/thread.h"
 #include "communicator/settings.h"
 #include "net/address.h"
 #include "net/member.h"
@@ -81,7 +81,9 @@ Expected<std::unique_ptr<Engine>> Engine::create(Config config) {
   engine->mailbox_ = std::move(*mailbox);
   engine->process_ = getpid();
   if (auto met = engine->meet(); !met) return tl::unexpected(met.error());
-  engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
+  auto thread = start_thread([raw = engine.get()] { raw->run(); });
+  if (!thread) return tl::unexpected(thread.error());
+  engine->thread_ = std::move(*thread);
   return engine;
 }
 
@@ -143,18 +145,20 @@ Engine::~Engine() {
 }
 
 void Engine::run() {
-  // Signals belong to the application's threads.
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);
   pthread_setname_np(pthread_self(), "passing");
 
   std::vector<pollfd> sources;
-  while (!stop_ && !failure_) {
-    turn(sources);
-    if (!failure_ && !stop_) wait(sources);
+  try {
+    while (!stop_ && !failure_) {
+      turn(sources);
+      if (!failure_ && !stop_) wait(sources);
+    }
+    take_post();
+  } catch (const std::exception& problem) {
+    fail_group({ErrorCode::no_capacity,
+                fmt::format("{}: {}; give it more memory", names_[config_.rank], problem.what()),
+                {static_cast<std::uint16_t>(config_.rank)}});
   }
-  take_post();
   if (!failure_ && (!queue_.empty() || !running_.empty())) {
     failure_ = Error{ErrorCode::cancelled,
                      fmt::format("{} has closed its communicator before the end of {}", names_[config_.rank],
@@ -177,6 +181,7 @@ void Engine::turn(std::span<const pollfd> sources) {
     hear();
   }
   begin_collectives();
+  if (mesh_ && mesh_->has_lost()) hear();
   check_time();
   check_points();
 }
@@ -230,7 +235,7 @@ void Engine::begin(const StatePtr& state) {
   auto running = std::make_unique<Running>();
   running->state = state;
   running->context = std::make_unique<strategy::Context>(
-      ground_, call, [this](Error error) { on_problem(std::move(error)); },
+      ground_, call, [this, state](Error error) { on_problem(state, std::move(error)); },
       [this, state](const net::Transfer& transfer) { on_broken_transfer(state, transfer); });
   strategy::Context& context = *running->context;
   switch (call.signature.kind) {
@@ -278,6 +283,7 @@ void Engine::begin_point(const StatePtr& state) {
               : mesh_->recv(state->peer, strategy::tags::point(state->tag, state->peer),
                             strategy::tags::kAllMask, data, state->bytes);
   points_.push_back({state, std::move(transfer), std::nullopt, 0});
+  if (!sending && left_[state->peer]) give_up_on_left(points_.back());
 }
 
 void Engine::check_points() {

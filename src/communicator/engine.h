@@ -84,7 +84,8 @@ class Engine {
   void on_control(std::uint32_t from, const Control& control);
   void compare_announcements();
   void on_left(std::uint32_t rank, std::uint64_t number);
-  void on_problem(Error error);
+  void on_problem(const StatePtr& state, Error error);
+  void give_up_on_left(Point& point);
   void on_broken_transfer(const StatePtr& state, const net::Transfer& transfer);
   void on_cancelled(const StatePtr& state);
   void check_time();
@@ -92,7 +93,7 @@ class Engine {
   void conclude();
   void tell(std::uint32_t rank, const Control& control);
   void fail_group(Error error);
-  void end_all(const Error& error);
+  void end_all(Error error);
   void leave();
   void settle(Duration limit, const std::function<bool()>& done);
   std::string names_of(const std::vector<std::uint16_t>& ranks) const;

@@ -15,6 +15,14 @@ constexpr Duration kExplanation = 200 * kMillisecond;
 constexpr Duration kAnswer = 500 * kMillisecond;
 // To get the word out that the group has failed, or that this rank leaves.
 constexpr Duration kFarewell = 500 * kMillisecond;
+// To get it out at all, where nothing holds it up.
+constexpr Duration kGreeting = 50 * kMillisecond;
+
+// In a message; all of them are in Error::members.
+constexpr std::size_t kMostNamed = 8;
+// A failure must fit a small message.
+constexpr std::size_t kMostText = 4096;
+constexpr std::size_t kMostMembers = 4096;
 
 std::uint16_t id(std::uint32_t rank) { return static_cast<std::uint16_t>(rank); }
 
@@ -22,7 +30,9 @@ std::uint16_t id(std::uint32_t rank) { return static_cast<std::uint16_t>(rank); 
 
 std::string Engine::names_of(const std::vector<std::uint16_t>& ranks) const {
   std::string text;
-  for (const auto rank : ranks) text += (text.empty() ? "" : ", ") + names_[rank];
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i)
+    text += (i == 0 ? "" : ", ") + names_[ranks[i]];
+  if (ranks.size() > kMostNamed) text += fmt::format(" and {} more", ranks.size() - kMostNamed);
   return text;
 }
 
@@ -36,9 +46,7 @@ std::vector<std::uint16_t> Engine::gone_before(std::uint64_t number) const {
 }
 
 void Engine::tell(std::uint32_t rank, const Control& control) {
-  auto data = std::make_shared<std::string>(control.encode());
-  const auto sent = mesh_->send(rank, strategy::tags::kControl | config_.rank, data->data(), data->size());
-  if (!sent->ended()) sent->on_end = [data] {};  // the text lives until then
+  mesh_->send_urgent(rank, strategy::tags::kControl | config_.rank, control.encode());
 }
 
 // Messages first: they may explain why a connection has gone.
@@ -50,6 +58,10 @@ void Engine::hear() {
     ground_.contacts[from] = true;
     on_control(from, *control);
     if (failure_) return;
+  }
+  if (const auto& fault = mesh_->fault()) {
+    fail_group(
+        {fault->code, fmt::format("{}: {}", names_[config_.rank], fault->message), {id(config_.rank)}});
   }
   for (const net::LostPeer& lost : mesh_->take_lost()) {
     suspicions_.push_back({net::monotonic_now() + kExplanation,
@@ -97,7 +109,7 @@ void Engine::compare_announcements() {
 void Engine::on_left(std::uint32_t rank, std::uint64_t number) {
   left_[rank] = number;
   if (called_ > number) {
-    const auto last = !running_.empty() ? running_.back()->state : !queue_.empty() ? queue_.back() : nullptr;
+    const auto last = !queue_.empty() ? queue_.back() : !running_.empty() ? running_.back()->state : nullptr;
     if (last && last->call.number >= number) {
       return fail_group({ErrorCode::peer_lost,
                          fmt::format("{}: {} left before it", last->describe(), names_[rank]),
@@ -106,14 +118,18 @@ void Engine::on_left(std::uint32_t rank, std::uint64_t number) {
   }
   // What it has sent has come: nothing more will.
   for (Point& each : points_) {
-    if (each.state->peer != rank || each.state->what != Operation::State::What::recv || each.given_up)
-      continue;
-    each.given_up = Error{ErrorCode::peer_lost,
-                          fmt::format("{}: {} has left", each.state->describe(), names_[rank]),
-                          {id(rank)}};
-    each.given_up_at = net::monotonic_now();
-    mesh_->cancel(each.transfer);
+    if (each.state->peer == rank && each.state->what == Operation::State::What::recv && !each.given_up)
+      give_up_on_left(each);
   }
+}
+
+void Engine::give_up_on_left(Point& point) {
+  const std::uint32_t rank = point.state->peer;
+  point.given_up = Error{ErrorCode::peer_lost,
+                         fmt::format("{}: {} has left", point.state->describe(), names_[rank]),
+                         {id(rank)}};
+  point.given_up_at = net::monotonic_now();
+  mesh_->cancel(point.transfer);
 }
 
 // A message of another operation, or one that cannot be sent. Usually something better is under way: an
@@ -130,7 +146,8 @@ void Engine::on_broken_transfer(const StatePtr& state, const net::Transfer& tran
 }
 
 // The switch knows who disagrees, but not what each one called: the announcements do.
-void Engine::on_problem(Error error) {
+void Engine::on_problem(const StatePtr& state, Error error) {
+  error.message = fmt::format("{}: {}", state->describe(), error.message);
   if (error.code != ErrorCode::disagreement) return fail_group(std::move(error));
   suspicions_.push_back({net::monotonic_now() + kExplanation, std::move(error), std::nullopt});
 }
@@ -168,8 +185,10 @@ void Engine::check_time() {
     const Operation::State& state = *each.state;
     if (each.given_up) {
       // It could not be taken back: a message is under way and does not come to an end.
-      if (now >= each.given_up_at + kSecond) return fail_group(*each.given_up);
-      continue;
+      if (now < each.given_up_at + kSecond) continue;
+      Error error = *each.given_up;
+      error.message = fmt::format("{}: {}", names_[config_.rank], error.message);
+      return fail_group(std::move(error));
     }
     if (now < state.call.deadline) continue;
     each.given_up = Error{ErrorCode::deadline,
@@ -180,6 +199,7 @@ void Engine::check_time() {
     mesh_->cancel(each.transfer);
   }
 
+  if (inquiry_ && inquiry_->state->ended) inquiry_.reset();  // it was late, but it came
   if (inquiry_) {
     if (now >= inquiry_->until || inquiry_->called.size() + 1 == config_.size) conclude();
     return;
@@ -234,8 +254,11 @@ void Engine::fail_group(Error error) {
 }
 
 // Tells everyone, lets go of all buffers, then ends the operations.
-void Engine::end_all(const Error& error) {
+void Engine::end_all(Error error) {
+  error.message.resize(std::min(error.message.size(), kMostText));
+  error.members.resize(std::min(error.members.size(), kMostMembers));
   mailbox_->close(error);
+  check_points();
   if (mesh_ && !told_) {
     for (std::uint32_t r = 0; r < config_.size; ++r) {
       if (r != config_.rank && !left_[r]) tell(r, {.type = Control::Type::failure, .error = error});
@@ -258,13 +281,18 @@ void Engine::end_all(const Error& error) {
 }
 
 void Engine::leave() {
-  if (strategy_) strategy_->leave();
+  // Others first: the switch may take its time.
   if (mesh_) {
+    const std::uint32_t announces_to_us = (config_.rank + config_.size - 1) % config_.size;
     for (std::uint32_t r = 0; r < config_.size; ++r) {
       // Also to those that have left: they wait for this.
-      if (r != config_.rank && (ground_.contacts[r] || mesh_->connected(r)))
+      if (r != config_.rank && (ground_.contacts[r] || mesh_->connected(r) || r == announces_to_us))
         tell(r, {.type = Control::Type::leave, .number = called_});
     }
+    settle(kGreeting, [this] { return mesh_->sends_pending() == 0; });
+  }
+  if (strategy_) strategy_->leave();
+  if (mesh_) {
     // Others usually leave now too; those that do not must not miss what is under way.
     settle(kFarewell, [this] {
       hear();
@@ -275,6 +303,7 @@ void Engine::leave() {
     });
   }
   const Error closed{ErrorCode::cancelled, "the communicator has been closed", {}};
+  check_points();
   strategy_.reset();
   mesh_.reset();
   for (const Point& each : points_) each.state->end(tl::unexpected(closed));

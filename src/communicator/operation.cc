@@ -13,6 +13,8 @@
 namespace passing {
 
 Expected<void> Operation::wait() const {
+  // In a fork nobody is left to end it.
+  if (state_->mailbox && state_->mailbox->foreign() && !test()) return state_->mailbox->fork_error();
   state_->ended.wait(false, std::memory_order_acquire);
   return state_->outcome;
 }
@@ -46,13 +48,19 @@ Expected<std::shared_ptr<Mailbox>> Mailbox::create() {
 
 Mailbox::~Mailbox() { ::close(wake_); }
 
+bool Mailbox::foreign() const { return getpid() != process_; }
+
+Expected<void> Mailbox::fork_error() const {
+  return fail(
+      ErrorCode::invalid_argument,
+      fmt::format("the communicator belongs to process {}, of which this one is a fork: create one here",
+                  process_));
+}
+
 void Mailbox::submit(const StatePtr& state) {
-  if (getpid() != process_) {
+  if (foreign()) {
     // The thread that works stayed in the parent, and with it the lock perhaps.
-    state->end(fail(
-        ErrorCode::invalid_argument,
-        fmt::format("the communicator belongs to process {}, of which this one is a fork: create one here",
-                    process_)));
+    state->end(fork_error());
     return;
   }
   {
@@ -68,7 +76,7 @@ void Mailbox::submit(const StatePtr& state) {
 }
 
 void Mailbox::cancel(const StatePtr& state) {
-  if (getpid() != process_) return;
+  if (foreign()) return;
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return;
@@ -83,7 +91,7 @@ void Mailbox::close(const Error& why) {
 }
 
 std::optional<Error> Mailbox::closed() const {
-  if (getpid() != process_) return std::nullopt;
+  if (foreign()) return fork_error().error();
   const std::lock_guard lock(mutex_);
   return closed_;
 }

@@ -48,6 +48,10 @@ class Mailbox {
   static Expected<std::shared_ptr<Mailbox>> create();
   ~Mailbox();
 
+  /// This process is a fork of the one that the communicator lives in.
+  bool foreign() const;
+  Expected<void> fork_error() const;
+
   /// Takes an operation, and gives a collective its number; ended at once if there is a reason to.
   void submit(const StatePtr& state);
   void cancel(const StatePtr& state);

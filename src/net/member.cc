@@ -8,8 +8,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 
+#include "base/thread.h"
 #include "net/mtu.h"
 
 namespace passing::net {
@@ -156,15 +159,22 @@ Expected<void> Member::join_job(Time deadline) {
     config.switch_addresses.push_back(to_protocol(switch_.lanes[lane]));
   }
   for (std::uint32_t rank = 0; rank < options_.size; ++rank) {
-    config.names.push_back(
-        fmt::format("rank {} at {}", rank, rank < state.addresses.size() ? state.addresses[rank] : "?"));
+    config.names.push_back(rank < options_.names.size()
+                               ? options_.names[rank]
+                               : fmt::format("rank {} at {}", rank,
+                                             rank < state.addresses.size() ? state.addresses[rank] : "?"));
   }
   auto endpoint = endpoint::Endpoint::create(std::move(config));
   if (!endpoint) return tl::unexpected(endpoint.error());
   endpoint_ = std::move(*endpoint);
   wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  PASSING_ASSERT(wake_ >= 0);
-  heart_ = std::thread([this] { heartbeat(); });
+  if (wake_ < 0) {
+    return fail(ErrorCode::no_capacity, fmt::format("cannot open a descriptor: {}{}", std::strerror(errno),
+                                                    descriptor_remedy(errno)));
+  }
+  auto heart = start_thread([this] { heartbeat(); });
+  if (!heart) return tl::unexpected(heart.error());
+  heart_ = std::move(*heart);
   return {};
 }
 
@@ -190,6 +200,18 @@ Expected<void> Member::leave(Duration timeout) {
   }
   const auto told = client_.leave(options_.job, membership_.key, options_.rank);
   return result ? told : result;
+}
+
+void Member::part(Duration limit) {
+  const Time end = monotonic_now() + limit;
+  if (const auto number = endpoint_->leave(end); number) {
+    for (bool left = false; !left && monotonic_now() < end;) {
+      send_all();
+      while (auto done = endpoint_->next_completion()) left = left || done->number == *number;
+      if (!left) receive_until(std::min(end, endpoint_->next_timer().value_or(end)));
+    }
+  }
+  quit();
 }
 
 void Member::quit() { static_cast<void>(client_.leave(options_.job, membership_.key, options_.rank)); }

@@ -34,6 +34,7 @@ class Member {
     std::uint32_t lanes = 0;  ///< 0: as many as the switch has threads, at most 4
     std::uint32_t slots = 0;  ///< per lane; 0: 256 over all lanes
     bool rejoin = false;
+    std::vector<std::string> names;  ///< of the ranks, for messages; empty: by their addresses
     bool segmentation = true;
     Duration join_timeout = 60 * kSecond;  ///< for the controller to answer and everyone to join
     Duration heartbeat = 1 * kSecond;
@@ -60,6 +61,8 @@ class Member {
   std::optional<Time> next_timer() const { return endpoint_->next_timer(); }
   /// Fails what has not ended.
   void end(const Error& reason) { endpoint_->end_epoch(reason); }
+  /// Leaves with everyone else if they come in time, and tells the controller in any case.
+  void part(Duration limit);
   /// Tells the controller only: for a job that has failed.
   void quit();
 

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/thread.h"
 #include "net/mesh_connection.h"
 
 namespace passing::net {
@@ -19,9 +20,8 @@ namespace {
 constexpr int kKeepIdleSeconds = 10;
 
 Expected<void> system_error(const std::string& what) {
-  const char* remedy =
-      errno == EMFILE || errno == ENFILE ? "; raise the limit of descriptors (ulimit -n)" : "";
-  return fail(ErrorCode::unreachable, fmt::format("{}: {}{}", what, std::strerror(errno), remedy));
+  return fail(ErrorCode::unreachable,
+              fmt::format("{}: {}{}", what, std::strerror(errno), descriptor_remedy(errno)));
 }
 
 void set(int descriptor, int level, int option, int value) {
@@ -33,6 +33,7 @@ void prepare(int descriptor) {
   set(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds);
   set(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  set(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
 }  // namespace
@@ -91,24 +92,38 @@ Mesh::Connection& Mesh::connection_to(std::uint32_t rank) {
   if (outgoing_[rank] != nullptr) return *outgoing_[rank];
   const SocketAddress& there = addresses_[rank];
   const int descriptor = ::socket(there.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) own_fault("cannot open a connection");
   Connection& made = add(descriptor);
   made.peer = rank;
   outgoing_[rank] = &made;
-  if (descriptor < 0 || (::connect(descriptor, there.get(), there.length) != 0 && errno != EINPROGRESS)) {
+  if (descriptor < 0) {
+    lose(made, "there is no descriptor left for it");
+    return made;
+  }
+  if (::connect(descriptor, there.get(), there.length) != 0 && errno != EINPROGRESS) {
     lose(made, std::strerror(errno));
     return made;
   }
   made.connecting = true;
-  push(made, {.header = {.type = FrameType::hello, .tag = rank_, .id = group_}});
+  push(made, {.header = {.type = FrameType::hello, .tag = rank_, .id = group_}, .urgent = true});
   return made;
 }
 
 void Mesh::accept_all() {
   for (;;) {
     const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (descriptor < 0) return;
+    if (descriptor < 0) {
+      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != ECONNABORTED && errno != EINTR)
+        own_fault("cannot accept a connection");
+      return;
+    }
     add(descriptor);
   }
+}
+
+// Not a peer's: the system refuses this process something.
+void Mesh::own_fault(const char* what) {
+  if (!fault_) fault_ = system_error(what).error();
 }
 
 // Output is watched only while there is some.
@@ -145,7 +160,11 @@ void Mesh::progress() {
 
 void Mesh::lose(Connection& connection, const std::string& reason) {
   if (std::exchange(connection.broken, true)) return;
-  if (connection.descriptor >= 0) ::close(std::exchange(connection.descriptor, -1));
+  if (connection.descriptor >= 0) {
+    // A fork may still have the socket, and with it the kernel would keep our pointer.
+    epoll_ctl(events_, EPOLL_CTL_DEL, connection.descriptor, nullptr);
+    ::close(std::exchange(connection.descriptor, -1));
+  }
   if (connection.peer < outgoing_.size()) lost_.push_back({connection.peer, reason});
   std::erase_if(arrived_, [&](const Arrived& each) { return each.connection == &connection; });
   // Ending a transfer may call back: take everything out first.

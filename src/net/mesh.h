@@ -34,7 +34,8 @@ struct Transfer {
   // For the mesh.
   std::uint64_t mask = 0;
   void* data = nullptr;
-  std::size_t expected = 0;  // what a received message must have
+  std::size_t expected = 0;  // what a received message must have,
+  std::size_t received = 0;  // and what of a large one has come
 };
 using TransferPtr = std::shared_ptr<Transfer>;
 
@@ -71,6 +72,8 @@ class Mesh {
 
   /// The transfer ends when the data may be changed, not when it has arrived.
   TransferPtr send(std::uint32_t to, std::uint64_t tag, const void* data, std::size_t bytes);
+  /// A small message that goes before whatever else waits to be sent to that rank.
+  void send_urgent(std::uint32_t to, std::uint64_t tag, std::string data);
   /// Takes the first message whose tag is `tag` where `mask` has ones. It must have `bytes` bytes.
   TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data, std::size_t bytes);
   /// Has an effect on a recv that has no message yet.
@@ -82,6 +85,9 @@ class Mesh {
   int descriptor() const { return events_; }
   /// Peers whose connection broke since the last call.
   std::vector<LostPeer> take_lost() { return std::exchange(lost_, {}); }
+  bool has_lost() const { return !lost_.empty(); }
+  /// What the system has refused this process: not a peer's fault.
+  const std::optional<Error>& fault() const { return fault_; }
   /// This rank has sent to it.
   bool connected(std::uint32_t rank) const { return outgoing_[rank] != nullptr; }
   /// Sends that have not ended.
@@ -106,6 +112,7 @@ class Mesh {
   void accept_all();
   void watch(Connection& connection);
   void lose(Connection& connection, const std::string& reason);
+  void own_fault(const char* what);
   void end(Transfer& transfer, Transfer::Status status);
 
   // mesh_frames.cc
@@ -130,6 +137,7 @@ class Mesh {
   std::list<TransferPtr> posted_;  // receives without a message, in order
   std::list<Arrived> arrived_;     // messages without a receive, in order
   std::vector<LostPeer> lost_;
+  std::optional<Error> fault_;
   std::size_t sends_ = 0;
   std::uint64_t next_id_ = 1;
 };

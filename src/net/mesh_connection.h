@@ -14,7 +14,7 @@ enum class FrameType : std::uint32_t {
   announce,   ///< a large one: its tag, length and id
   want,       ///< back: send the one with this id
   refuse,     ///< back: nobody will take it
-  data,       ///< the data of the one with this id
+  data,       ///< the next part of the data of the one with this id
 };
 
 struct FrameHeader {
@@ -32,6 +32,8 @@ struct Mesh::Frame {
   const void* data = nullptr;
   std::size_t bytes = 0;
   TransferPtr transfer;  // ends when the frame has been written; may be empty
+  bool urgent = false;   // goes before those that are not
+  std::string own;       // the data, if nobody else keeps it
 };
 
 struct Mesh::Connection {

@@ -19,6 +19,8 @@ constexpr std::size_t kSmall = 16 << 10;
 // What one connection may move before others have their turn.
 constexpr std::size_t kTurnBytes = 4 << 20;
 constexpr std::size_t kFramesAtOnce = 16;
+// Large data goes in slices, between which urgent messages find their way.
+constexpr std::size_t kSlice = 256 << 10;
 
 }  // namespace
 
@@ -46,9 +48,30 @@ TransferPtr Mesh::send(std::uint32_t to, std::uint64_t tag, const void* data, st
   return transfer;
 }
 
+void Mesh::send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) {
+  PASSING_ASSERT(data.size() <= kSmall);
+  Connection& there = connection_to(to);
+  if (there.broken) return;
+  const std::size_t bytes = data.size();
+  auto transfer = std::make_shared<Transfer>();  // counted, so that one can wait for it
+  transfer->sending = true;
+  ++sends_;
+  push(there, {.header = {.type = FrameType::message, .tag = tag, .bytes = bytes},
+               .bytes = bytes,
+               .transfer = transfer,
+               .urgent = true,
+               .own = std::move(data)});
+}
+
 void Mesh::push(Connection& connection, Frame frame) {
   const bool idle = connection.out.empty() && !connection.connecting;
-  connection.out.push_back(std::move(frame));
+  auto place = connection.out.end();
+  if (frame.urgent) {
+    place = connection.out.begin();
+    if (connection.written > 0) ++place;  // that one has begun
+    while (place != connection.out.end() && place->urgent) ++place;
+  }
+  connection.out.insert(place, std::move(frame));
   if (idle) write(connection);
   watch(connection);
 }
@@ -68,7 +91,7 @@ void Mesh::write(Connection& connection) {
     for (std::size_t i = 0; i < connection.out.size() && i < kFramesAtOnce; ++i) {
       const Frame& frame = connection.out[i];
       part(&frame.header, sizeof frame.header);
-      part(frame.data, frame.bytes);
+      part(frame.urgent ? frame.own.data() : frame.data, frame.bytes);
     }
     msghdr message{};
     message.msg_iov = parts.data();
@@ -152,10 +175,17 @@ void Mesh::on_answer(Connection& connection, bool wanted) {
   const TransferPtr transfer = std::move(found->second);
   connection.announced.erase(found);
   if (!wanted) return end(*transfer, Status::done);  // as far as the sender is concerned
-  push(connection, {.header = {.type = FrameType::data, .id = connection.header.id, .bytes = transfer->bytes},
-                    .data = transfer->data,
-                    .bytes = transfer->bytes,
-                    .transfer = transfer});
+  const std::uint64_t id = connection.header.id;
+  for (std::size_t at = 0; at < transfer->bytes; at += kSlice) {
+    const std::size_t bytes = std::min(kSlice, transfer->bytes - at);
+    push(connection, {.header = {.type = FrameType::data, .id = id, .bytes = bytes},
+                      .data = static_cast<const std::byte*>(transfer->data) + at,
+                      .bytes = bytes,
+                      .transfer = at + bytes == transfer->bytes ? transfer : nullptr});
+    if (connection.broken) break;
+  }
+  // A connection that broke on the way has no slice left that would end it.
+  if (connection.broken && !transfer->ended()) end(*transfer, Status::failed);
 }
 
 void Mesh::read(Connection& connection) {
@@ -166,7 +196,10 @@ void Mesh::read(Connection& connection) {
     const std::size_t left = connection.in_payload ? connection.header.bytes - connection.payload_bytes : 0;
     if (connection.in_payload) {
       void* to = nowhere.data();
-      if (connection.target) to = static_cast<std::byte*>(connection.target->data) + connection.payload_bytes;
+      if (connection.target) {
+        to = static_cast<std::byte*>(connection.target->data) + connection.target->received +
+             connection.payload_bytes;
+      }
       if (!connection.dropped && !connection.target) to = connection.kept.data() + connection.payload_bytes;
       parts[count++] = {to, connection.dropped ? std::min(left, nowhere.size()) : left};
     }
@@ -237,10 +270,11 @@ void Mesh::on_header(Connection& connection) {
       break;
     case FrameType::data: {
       const auto found = connection.expected.find(header.id);
-      if (found == connection.expected.end() || found->second->expected != header.bytes)
+      if (found == connection.expected.end() ||
+          header.bytes > found->second->expected - found->second->received) {
         return lose(connection, "it speaks another protocol");
-      connection.target = std::move(found->second);
-      connection.expected.erase(found);
+      }
+      connection.target = found->second;
       break;
     }
     default: return lose(connection, "it speaks another protocol");
@@ -253,8 +287,12 @@ void Mesh::on_header(Connection& connection) {
 void Mesh::on_payload(Connection& connection) {
   connection.in_payload = false;
   if (std::exchange(connection.dropped, false)) return;
-  if (const TransferPtr transfer = std::exchange(connection.target, nullptr))
+  if (const TransferPtr transfer = std::exchange(connection.target, nullptr)) {
+    transfer->received += connection.header.bytes;
+    if (transfer->received < transfer->expected) return;
+    connection.expected.erase(connection.header.id);
     return end(*transfer, Status::done);
+  }
   // Someone may want it by now.
   const std::uint64_t tag = connection.header.tag;
   const TransferPtr transfer = wanted(tag);

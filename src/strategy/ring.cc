@@ -5,7 +5,7 @@
 // Segments travel in chunks, and a chunk goes on as soon as it has been added: what is received in one step
 // is what is sent in the next.
 #include <algorithm>
-#include <cstring>
+#include <memory>
 #include <vector>
 
 #include "strategy/reduce.h"
@@ -55,13 +55,15 @@ Task Ring::all_reduce(Context& context, const Call& call) {
   std::vector<Piece> first;  // what the right gets before anything has come
   cut(0, rank, size, what, first);
 
-  std::vector<std::byte> parts(kAhead * kChunkBytes);
+  std::size_t largest = 0;  // bytes
+  for (const Piece& piece : in) largest = std::max(largest, piece.count * width);
+  const auto parts = std::make_unique_for_overwrite<std::byte[]>(kAhead * largest);
   std::vector<Transit> coming;
   const auto expect = [&](std::size_t i) {
     if (i >= in.size()) return;
     const Piece& piece = in[i];
     std::byte* where =
-        piece.step < size - 1 ? parts.data() + i % kAhead * kChunkBytes : output + piece.first * width;
+        piece.step < size - 1 ? parts.get() + i % kAhead * largest : output + piece.first * width;
     coming.push_back(context.recv(left, where, piece.count * width));
   };
   for (std::size_t i = 0; i < kAhead; ++i) expect(i);
@@ -74,7 +76,7 @@ Task Ring::all_reduce(Context& context, const Call& call) {
     co_await coming[i];
     std::byte* mine = output + piece.first * width;
     if (piece.step < size - 1) {
-      add(what.type, input + piece.first * width, parts.data() + i % kAhead * kChunkBytes, piece.count, mine);
+      add(what.type, input + piece.first * width, parts.get() + i % kAhead * largest, piece.count, mine);
       if (piece.step == size - 2) finish(what.type, what.reduction, size, mine, piece.count);
     }
     expect(i + kAhead);

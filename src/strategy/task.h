@@ -2,7 +2,6 @@
 #pragma once
 
 #include <coroutine>
-#include <exception>
 #include <utility>
 
 namespace passing::strategy {
@@ -27,7 +26,8 @@ class Task {
       return Resume{};
     }
     void return_void() {}
-    void unhandled_exception() { std::terminate(); }
+    // Memory, above all: the communicator's thread gets it, and fails the group.
+    void unhandled_exception() { throw; }
   };
 
   Task() = default;

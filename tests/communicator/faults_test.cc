@@ -184,7 +184,7 @@ TEST_P(Faults, OneLeavesEarly) {
   std::thread leaver([&] { world.drop(1); });
   std::this_thread::sleep_for(milliseconds(100));
   parallel(2, [&](std::uint32_t i) {
-    const auto ended = world.at(2 * i).barrier({.timeout = seconds(5)}).wait();
+    const auto ended = world.at(2 * i).barrier({.timeout = seconds(1)}).wait();
     ASSERT_FALSE(ended);
     EXPECT_EQ(ended.error().code, ErrorCode::peer_lost) << ended.error().message;
     EXPECT_NE(ended.error().message.find("rank 1 at"), std::string::npos) << ended.error().message;
@@ -340,6 +340,87 @@ TEST_P(Faults, Split) {
     }
     const auto ended = comm.barrier().wait();
     EXPECT_TRUE(ended) << ended.error().message;
+  });
+}
+
+// A rank that has done its part may go, although others have not begun theirs.
+TEST_P(Faults, TheRootLeavesBeforeOthersBegin) {
+  World world(GetParam(), 4);
+  parallel(4, [&](std::uint32_t rank) {
+    std::this_thread::sleep_for(milliseconds(rank == 3 ? 300 : rank == 2 ? 600 : 0));
+    int value = rank == 0 ? 7 : 0;
+    const auto ended = world.at(rank).broadcast(&value, 1, DataType::int32, 0).wait();
+    ASSERT_TRUE(ended) << ended.error().message;
+    EXPECT_EQ(value, 7);
+    if (rank == 0) world.drop(0);
+  });
+}
+
+TEST_P(Faults, ReceiveFromARankThatHasLeft) {
+  World world(GetParam(), 2);
+  char byte = 'x';
+  std::thread leaver([&] {
+    ASSERT_TRUE(world.at(1).send(&byte, 1, 0, 1).wait());
+    world.drop(1);
+  });
+  std::this_thread::sleep_for(milliseconds(300));
+  char got = 0;
+  EXPECT_TRUE(world.at(0).recv(&got, 1, 1, 1).wait());  // what it sent is there
+  const auto begin = steady_clock::now();
+  const auto ended = world.at(0).recv(&got, 1, 1, 2).wait();
+  ASSERT_FALSE(ended);
+  EXPECT_EQ(ended.error().code, ErrorCode::peer_lost) << ended.error().message;
+  EXPECT_LT(steady_clock::now() - begin, seconds(3));
+  leaver.join();
+}
+
+TEST_P(Faults, TimeoutsOfAnyLength) {
+  World world(GetParam(), 2);
+  world.run([](Communicator& comm) {
+    if (comm.rank() == 1) std::this_thread::sleep_for(milliseconds(300));
+    EXPECT_TRUE(comm.barrier({.timeout = milliseconds::max()}).wait());
+  });
+  const auto ended = world.at(0).barrier({.timeout = milliseconds(-5)}).wait();
+  ASSERT_FALSE(ended);
+  EXPECT_EQ(ended.error().code, ErrorCode::deadline);
+}
+
+// However many are missing, everyone hears the same.
+TEST(Crowd, ManyMissing) {
+  World world("ring", 40, [](Config& config) { config.timeout = milliseconds(300); });
+  const auto ended = world.at(0).barrier().wait();
+  ASSERT_FALSE(ended);
+  EXPECT_EQ(ended.error().members.size(), 39U);
+  EXPECT_NE(ended.error().message.find("and 31 more"), std::string::npos) << ended.error().message;
+  for (const std::uint32_t rank : {1U, 20U, 39U}) {
+    const auto later = world.at(rank).barrier().wait();
+    ASSERT_FALSE(later);
+    EXPECT_EQ(later.error().message, ended.error().message);
+  }
+}
+
+// What is said about the group does not wait behind data.
+TEST(Crowd, BlameIsNotHeldUpByData) {
+  World world("ring", 3);
+  std::vector<char> large(400'000'000);
+  std::vector<char> room(large.size());
+  const Operation out = world.at(0).send(large.data(), large.size(), 1, 1);
+  const Operation in = world.at(1).recv(room.data(), room.size(), 0, 1);
+  const Operation waits = world.at(0).barrier();
+  const auto ended = world.at(1).barrier({.timeout = milliseconds(50)}).wait();
+  ASSERT_FALSE(ended);
+  EXPECT_EQ(ended.error().members, std::vector<std::uint16_t>{2}) << ended.error().message;
+  static_cast<void>(out.wait());
+  static_cast<void>(in.wait());
+  static_cast<void>(waits.wait());
+}
+
+TEST(Crowd, PartsOfAJobWithALongName) {
+  World world("ring", 2, [](Config& config) { config.job = std::string(100, 'j'); });
+  world.run([](Communicator& comm) {
+    auto part = comm.split(0);
+    ASSERT_TRUE(part) << part.error().message;
+    EXPECT_TRUE((*part)->barrier().wait());
   });
 }
 

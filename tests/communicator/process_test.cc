@@ -20,7 +20,8 @@ std::size_t entries(const char* directory) {
   return count;
 }
 
-// Servers start their threads after they have begun to answer, and threads that were joined show for a moment.
+// Servers start their threads after they have begun to answer, and threads that were joined show for a
+// moment.
 std::size_t threads_now() {
   std::size_t last = 0;
   for (int same = 0; same < 3;) {
@@ -109,6 +110,70 @@ TEST_P(Guest, SurvivesAFork) {
   }
 }
 
+TEST_P(Guest, InAForkNothingHangs) {
+  World world(GetParam(), 2);
+  const Operation pending = world.at(0).barrier();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    bool right = !pending.wait() && world.at(0).error();
+    Config alone;
+    auto fresh = Communicator::create(alone);
+    right = right && fresh;
+    world.at(0) = std::move(*fresh);  // the old one goes without its thread
+    right = right && world.at(0).barrier().wait();
+    _exit(right ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_TRUE(world.at(1).barrier().wait());
+  EXPECT_TRUE(pending.wait());
+}
+
+// A child of a fork keeps sockets open; that must not keep a lost connection alive in the parent.
+TEST(Processes, APeerGoesWhileAForkHoldsItsSocket) {
+  char directory[] = "/tmp/passing-test-XXXXXX";
+  ASSERT_NE(mkdtemp(directory), nullptr);
+  const auto create = [&](std::uint32_t rank) {
+    Config config;
+    config.rank = rank;
+    config.size = 2;
+    config.directory = directory;
+    config.create_timeout = std::chrono::seconds(20);
+    return Communicator::create(config);
+  };
+  const pid_t peer = fork();
+  if (peer == 0) {
+    alarm(30);
+    auto comm = create(1);
+    const bool right = comm && comm->barrier().wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    comm = tl::unexpected(Error{});  // leaves
+    _exit(right ? 0 : 1);
+  }
+  auto comm = create(0);
+  ASSERT_TRUE(comm) << comm.error().message;
+  ASSERT_TRUE(comm->barrier().wait());
+  const pid_t loader = fork();
+  if (loader == 0) {
+    alarm(30);
+    pause();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(peer, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const double before = cpu_seconds();
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_LT(cpu_seconds() - before, 0.1);
+  EXPECT_FALSE(comm->barrier().wait());
+  kill(loader, SIGKILL);
+  waitpid(loader, &status, 0);
+  std::filesystem::remove_all(directory);
+}
+
 #ifndef __SANITIZE_ADDRESS__  // the undefined-behaviour sanitizer needs descriptors for its own checks
 TEST_P(Guest, TooFewDescriptors) {
   rlimit before{};
@@ -132,6 +197,25 @@ TEST_P(Guest, TooFewDescriptors) {
     EXPECT_NE(made.error().message.find("ulimit -n"), std::string::npos) << made.error().message;
   }
   EXPECT_GT(failed, 0);
+}
+
+// Later too: whoever has none left says so, and blames nobody else.
+TEST_P(Guest, TooFewDescriptorsForConnections) {
+  if (GetParam() != "ring") return;
+  World world(GetParam(), 2, [](Config& config) { config.timeout = std::chrono::seconds(3); });
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  // All that there are.
+  const rlimit tight{64 + entries("/proc/self/fd"), before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &tight);
+  std::vector<int> hoard;
+  for (int each = dup(0); each >= 0; each = dup(0)) hoard.push_back(each);
+  const auto ended = world.at(0).barrier().wait();
+  for (const int each : hoard) ::close(each);
+  setrlimit(RLIMIT_NOFILE, &before);
+  ASSERT_FALSE(ended);
+  EXPECT_NE(ended.error().message.find("ulimit -n"), std::string::npos) << ended.error().message;
+  EXPECT_EQ(ended.error().members, std::vector<std::uint16_t>{0});
 }
 #endif
 

@@ -362,7 +362,9 @@ TEST(CommunicatorConfig, StrategiesAreKnownAndPossible) {
             "switch, or "
             "PASSING_STRATEGY to ring");
   // Also where a controller chooses the strategy.
-  EXPECT_EQ(complaint_with([](Config& c) { c.size = 65, c.controller = "tor:9001", c.token = "12345678", c.strategy = "in_network"; }),
+  EXPECT_EQ(complaint_with([](Config& c) {
+              c.size = 65, c.controller = "tor:9001", c.token = "12345678", c.strategy = "in_network";
+            }),
             "size is 65: the strategy 'in_network' takes at most 64 ranks; set PASSING_STRATEGY to ring");
 }
 

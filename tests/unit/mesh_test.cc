@@ -107,8 +107,8 @@ TEST_F(Meshes, RandomSizesAndOrders) {
     std::vector<Pair> pairs(20);
     for (std::size_t i = 0; i < pairs.size(); ++i) {
       const std::size_t bytes = source() % 3 == 0 ? source() % 300'000 : source() % 20'000;
-      pairs[i] = {std::vector<char>(bytes, static_cast<char>(i)), std::vector<char>(bytes), rank(),
-                  rank(), i};
+      pairs[i] = {std::vector<char>(bytes, static_cast<char>(i)), std::vector<char>(bytes), rank(), rank(),
+                  i};
     }
     std::vector<TransferPtr> all;
     std::vector<std::size_t> order(2 * pairs.size());

@@ -1,0 +1,42 @@
+// Threads of our own in someone else's process.
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+
+namespace passing {
+
+/// "; raise the limit of descriptors (ulimit -n)", if that is what the system's error number means; else
+/// nothing.
+inline std::string descriptor_remedy(int error) {
+  return error == EMFILE || error == ENFILE ? "; raise the limit of descriptors (ulimit -n)" : "";
+}
+
+/// Signals are left to the application's threads.
+template <class Body>
+Expected<std::thread> start_thread(Body body) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Expected<std::thread> started;
+  try {
+    started = std::thread(std::move(body));
+  } catch (const std::system_error& problem) {
+    started =
+        fail(ErrorCode::no_capacity, std::string("cannot start a thread: ") + problem.what() +
+                                         "; raise the limits of processes and memory (ulimit -u, ulimit -v)");
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return started;
+}
+
+}  // namespace passing
