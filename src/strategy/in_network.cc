@@ -103,17 +103,18 @@ void InNetwork::abandon(const Error& reason) {
 
 Expected<std::unique_ptr<Strategy>> make_in_network(const Setup& setup) {
   const Config& config = setup.config;
-  auto member = net::Member::join(
-      {.controller = config.controller,
-       .job = config.job,
-       .token = config.token,
-       .size = config.size,
-       .rank = config.rank,
-       .lanes = config.lanes,
-       .slots = config.slots,
-       // All ranks have met: whoever still has a place in the job is of an earlier group. .rejoin = true,
-       .names = setup.names,
-       .join_timeout = config.create_timeout.count() * kMillisecond});
+  auto member =
+      net::Member::join({.controller = config.controller,
+                         .job = config.job,
+                         .token = config.token,
+                         .size = config.size,
+                         .rank = config.rank,
+                         .lanes = config.lanes,
+                         .slots = config.slots,
+                         // All ranks have met: whoever still has a place in the job is of an earlier group.
+                         .rejoin = true,
+                         .names = setup.names,
+                         .join_timeout = config.create_timeout.count() * kMillisecond});
   if (!member) return tl::unexpected(member.error());
   return std::make_unique<InNetwork>(std::move(*member));
 }
