@@ -132,9 +132,10 @@ Operation Communicator::broadcast(void* buffer, std::size_t count, DataType type
   const StatePtr state = impl_->prepare(options);
   if (size_of(type) == 0) return Impl::refuse(state, "broadcast: " + wrong_type(type));
   if (count > kMostElements) return Impl::refuse(state, "broadcast: " + wrong_count(count));
-  if (root >= size())
+  if (root >= size()) {
     return Impl::refuse(state,
                         fmt::format("broadcast: root is {}: must be a rank, 0 to {}", root, size() - 1));
+  }
   if (count > 0 && buffer == nullptr)
     return Impl::refuse(state, fmt::format("broadcast of {} elements: the buffer is null", count));
   state->call.signature = {.kind = Kind::broadcast, .type = type, .root = root, .count = count};
@@ -192,7 +193,7 @@ namespace {
 
 // The name of a part of a job; a hash where it would become too long.
 std::string part_of(const std::string& job, std::uint32_t generation, int color) {
-  const std::string name = fmt::format("{}.{}.{}", job, generation, color);
+  std::string name = fmt::format("{}.{}.{}", job, generation, color);
   if (name.size() <= kLongestJob) return name;
   std::uint64_t hash = 14695981039346656037U;
   for (const char each : name) hash = (hash ^ static_cast<unsigned char>(each)) * 1099511628211U;
@@ -207,7 +208,9 @@ Expected<std::optional<Communicator>> Communicator::split(int color, int key) {
   struct Wish {
     int key;
     std::uint32_t rank;
-    auto operator<=>(const Wish&) const = default;
+    bool operator<(const Wish& other) const {
+      return std::pair(key, rank) < std::pair(other.key, other.rank);
+    }
   };
   std::vector<Wish> members;
   std::uint32_t neighbours = 0;  // of this host, in the group
@@ -245,6 +248,7 @@ Expected<std::optional<Communicator>> Communicator::split(int color, int key) {
     const auto all = impl_->exchange(blob);
     if (!all) return tl::unexpected(all.error());
     std::vector<std::string> ours;
+    ours.reserve(members.size());
     for (const Wish& each : members) ours.push_back((*all)[each.rank]);
     return ours;
   };

@@ -196,9 +196,10 @@ void Engine::take_post() {
     ++called_;
     queue_.push_back(state);
     if (!mesh_) continue;
-    if (const auto gone = gone_before(called_); !gone.empty())
+    if (const auto gone = gone_before(called_); !gone.empty()) {
       fail_group({ErrorCode::peer_lost,
                   fmt::format("{}: {} left before it", state->describe(), names_of(gone)), gone});
+    }
     mine_.push_back(state->call.signature);
     compare_announcements();
     tell((config_.rank + 1) % config_.size,

@@ -113,10 +113,11 @@ Expected<SocketAddress> own_address(const std::string& wanted, const std::string
     }
   }
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0)
+  if (getifaddrs(&list) != 0) {
     return fail(ErrorCode::invalid_argument,
                 fmt::format("cannot list the interfaces: {}{}", std::strerror(errno),
                             errno == EMFILE ? descriptor_remedy(errno) : "; set PASSING_ADDRESS"));
+  }
   SocketAddress best;
   int rank = 0;  // loopback 1, IPv6 2, IPv4 3
   for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {

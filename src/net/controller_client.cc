@@ -32,7 +32,8 @@ Expected<json> parse(const std::string& address, const Expected<std::string>& te
 
 }  // namespace
 
-Expected<std::string> ControllerClient::request(const std::string& path, const std::string* body) const {
+Expected<std::string> ControllerClient::request(const std::string& path, const std::string* body,
+                                                std::string* answered_from) const {
   static const bool ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
   PASSING_ASSERT(ready);
   const std::unique_ptr<CURL, void (*)(CURL*)> curl(curl_easy_init(), curl_easy_cleanup);
@@ -58,7 +59,9 @@ Expected<std::string> ControllerClient::request(const std::string& path, const s
                                                     problem[0] != 0 ? problem : curl_easy_strerror(code)));
   }
   char* ip = nullptr;
-  if (curl_easy_getinfo(curl.get(), CURLINFO_PRIMARY_IP, &ip) == CURLE_OK && ip != nullptr) connected_ = ip;
+  if (answered_from != nullptr && curl_easy_getinfo(curl.get(), CURLINFO_PRIMARY_IP, &ip) == CURLE_OK &&
+      ip != nullptr)
+    *answered_from = ip;
   long status = 0;
   curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
   if (status == 200) return answer;
@@ -72,7 +75,8 @@ Expected<std::string> ControllerClient::request(const std::string& path, const s
 Expected<std::string> ControllerClient::get(const std::string& path) const { return request(path, nullptr); }
 
 Expected<SwitchDescription> ControllerClient::describe() const {
-  const auto body = parse(address_, get("/v1/switch"));
+  std::string connected;
+  const auto body = parse(address_, request("/v1/switch", nullptr, &connected));
   if (!body) return tl::unexpected(body.error());
   SwitchDescription result;
   try {
@@ -80,8 +84,8 @@ Expected<SwitchDescription> ControllerClient::describe() const {
     result.mtu = body->at("mtu").get<int>();
     result.little_endian = body->at("byte_order") == "little";
     // Where the controller really answered: its name may have addresses of both families.
-    const bool six = connected_.find(':') != std::string::npos;
-    const auto controller = parse_address(six ? "[" + connected_ + "]:0" : connected_ + ":0");
+    const bool six = connected.find(':') != std::string::npos;
+    const auto controller = parse_address(six ? "[" + connected + "]:0" : connected + ":0");
     if (!controller) return tl::unexpected(controller.error());
     for (const json& lane : body->at("lanes")) {
       auto address = parse_address(lane.get<std::string>());

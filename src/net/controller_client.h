@@ -38,7 +38,7 @@ struct Blobs {
   std::vector<std::uint16_t> missing;
 };
 
-/// Requests to one controller, one at a time. Errors name its address.
+/// Requests to one controller. Any thread may make one. Errors name its address.
 class ControllerClient {
  public:
   explicit ControllerClient(std::string address) : address_(std::move(address)) {}
@@ -59,9 +59,9 @@ class ControllerClient {
   Expected<std::string> get(const std::string& path) const;
 
  private:
-  Expected<std::string> request(const std::string& path, const std::string* body) const;
-
-  mutable std::string connected_;  // the numeric address that answered last
+  /// `answered_from`: gets the numeric address that answered.
+  Expected<std::string> request(const std::string& path, const std::string* body,
+                                std::string* answered_from = nullptr) const;
 
   std::string address_;  // HOST:PORT
 };

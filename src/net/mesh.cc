@@ -63,9 +63,10 @@ Expected<void> Mesh::listen(const SocketAddress& local) {
   const std::string where = to_string(address_);
   listener_ = ::socket(address_.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (listener_ < 0) return system_error("cannot open a TCP socket");
-  if (::bind(listener_, address_.get(), address_.length) != 0 || ::listen(listener_, SOMAXCONN) != 0)
+  if (::bind(listener_, address_.get(), address_.length) != 0 || ::listen(listener_, SOMAXCONN) != 0) {
     return system_error(
         fmt::format("cannot listen at {} (PASSING_ADDRESS)", where.substr(0, where.rfind(':'))));
+  }
   address_.length = sizeof address_.storage;
   getsockname(listener_, address_.get(), &address_.length);
   epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};

@@ -68,6 +68,7 @@ Task Ring::all_reduce(Context& context, const Call& call) {
   };
   for (std::size_t i = 0; i < kAhead; ++i) expect(i);
   std::vector<Transit> going;
+  going.reserve(first.size() + in.size());
   for (const Piece& piece : first)
     going.push_back(context.send(right, input + piece.first * width, piece.count * width));
 
