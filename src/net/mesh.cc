@@ -51,7 +51,12 @@ Expected<std::unique_ptr<Mesh>> Mesh::create(std::uint32_t rank, std::uint32_t s
 
 Mesh::~Mesh() {
   for (const auto& each : connections_) {
-    if (each->descriptor >= 0) ::close(each->descriptor);
+    if (each->descriptor < 0) continue;
+    // Closed with something unread, a connection is reset, and may take the last words with it.
+    ::shutdown(each->descriptor, SHUT_WR);
+    std::array<std::byte, 4096> unread;
+    for (int i = 0; i < 64 && ::recv(each->descriptor, unread.data(), unread.size(), MSG_DONTWAIT) > 0;) ++i;
+    ::close(each->descriptor);
   }
   if (listener_ >= 0) ::close(listener_);
   if (events_ >= 0) ::close(events_);
@@ -89,14 +94,30 @@ Mesh::Connection& Mesh::add(int descriptor) {
   return made;
 }
 
+// One connection per pair, so that acknowledgements travel with data: the lower rank connects. A higher one
+// calls, and what it has for the lower one waits until that has connected.
 Mesh::Connection& Mesh::connection_to(std::uint32_t rank) {
   if (outgoing_[rank] != nullptr) return *outgoing_[rank];
+  if (rank > rank_) {
+    outgoing_[rank] = &dial(rank, FrameType::hello);
+    return *outgoing_[rank];
+  }
+  Connection& waiting = *connections_.emplace_back(std::make_unique<Connection>());
+  waiting.peer = rank;
+  waiting.connecting = true;
+  waiting.waiting = true;
+  outgoing_[rank] = &waiting;
+  dial(rank, FrameType::call);
+  return waiting;
+}
+
+Mesh::Connection& Mesh::dial(std::uint32_t rank, FrameType first) {
   const SocketAddress& there = addresses_[rank];
   const int descriptor = ::socket(there.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (descriptor < 0) own_fault("cannot open a connection");
   Connection& made = add(descriptor);
   made.peer = rank;
-  outgoing_[rank] = &made;
+  made.calling = first == FrameType::call;
   if (descriptor < 0) {
     lose(made, "there is no descriptor left for it");
     return made;
@@ -106,8 +127,30 @@ Mesh::Connection& Mesh::connection_to(std::uint32_t rank) {
     return made;
   }
   made.connecting = true;
-  push(made, {.header = {.type = FrameType::hello, .tag = rank_, .id = group_}, .urgent = true});
+  push(made, {.header = {.type = first, .tag = rank_, .id = group_}, .urgent = true});
   return made;
+}
+
+// A lower rank has connected: what has waited for that goes out, and a call has been answered.
+void Mesh::adopt(Connection& connection) {
+  Connection* before = std::exchange(outgoing_[connection.peer], &connection);
+  if (before == nullptr) return;
+  connection.out = std::exchange(before->out, {});
+  connection.announced = std::exchange(before->announced, {});
+  connection.hoped = std::exchange(before->hoped, {});
+  before->broken = true;
+  for (const auto& each : connections_) {
+    if (each->calling && each->peer == connection.peer) hang_up(*each);
+  }
+  if (!std::exchange(connection.unwritten, true)) unwritten_.push_back(&connection);
+}
+
+void Mesh::hang_up(Connection& connection) {
+  connection.broken = true;
+  if (connection.descriptor < 0) return;
+  // A fork may still have the socket, and with it the kernel would keep our pointer.
+  epoll_ctl(events_, EPOLL_CTL_DEL, connection.descriptor, nullptr);
+  ::close(std::exchange(connection.descriptor, -1));
 }
 
 void Mesh::accept_all() {
@@ -138,6 +181,7 @@ void Mesh::watch(Connection& connection) {
 }
 
 void Mesh::progress() {
+  flush();
   // Bounded: the caller has other things to look at too. What is left is still there next time.
   epoll_event ready[32];
   const int count = epoll_wait(events_, ready, std::size(ready), 0);
@@ -153,6 +197,7 @@ void Mesh::progress() {
     }
     if ((ready[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !connection->broken) read(*connection);
   }
+  flush();
   // Strangers, and peers that are gone: only what outgoing_ points to is remembered.
   connections_.remove_if([this](const std::unique_ptr<Connection>& each) {
     return each->broken && (each->peer >= outgoing_.size() || outgoing_[each->peer] != each.get());
@@ -160,11 +205,12 @@ void Mesh::progress() {
 }
 
 void Mesh::lose(Connection& connection, const std::string& reason) {
-  if (std::exchange(connection.broken, true)) return;
-  if (connection.descriptor >= 0) {
-    // A fork may still have the socket, and with it the kernel would keep our pointer.
-    epoll_ctl(events_, EPOLL_CTL_DEL, connection.descriptor, nullptr);
-    ::close(std::exchange(connection.descriptor, -1));
+  if (connection.broken) return;
+  hang_up(connection);
+  if (connection.calling) {
+    // It will not call back.
+    if (Connection* waiting = outgoing_[connection.peer]; waiting->waiting) lose(*waiting, reason);
+    return;
   }
   if (connection.peer < outgoing_.size()) lost_.push_back({connection.peer, reason});
   std::erase_if(arrived_, [&](const Arrived& each) { return each.connection == &connection; });
@@ -173,6 +219,9 @@ void Mesh::lose(Connection& connection, const std::string& reason) {
   for (Frame& frame : std::exchange(connection.out, {})) affected.push_back(std::move(frame.transfer));
   for (auto& [id, transfer] : std::exchange(connection.announced, {})) affected.push_back(transfer);
   for (auto& [id, transfer] : std::exchange(connection.expected, {})) affected.push_back(transfer);
+  for (auto& [id, transfer] : std::exchange(connection.hoped, {})) {
+    if (transfer->promised) affected.push_back(transfer);
+  }
   affected.push_back(std::exchange(connection.target, nullptr));
   for (const TransferPtr& each : affected) {
     if (each && !each->ended()) end(*each, Transfer::Status::failed);

@@ -9,6 +9,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,8 +37,13 @@ struct Transfer {
   void* data = nullptr;
   std::size_t expected = 0;  // what a received message must have,
   std::size_t received = 0;  // and what of a large one has come
+  std::uint64_t id = 0;      // by which the sender knows that it is waited for
+  bool exact = false;        // the tag that came is the one that was asked for
+  bool promised = false;     // the message has been announced, and will come by the id
 };
 using TransferPtr = std::shared_ptr<Transfer>;
+
+enum class FrameType : std::uint32_t;
 
 /// Whose connection broke, and how.
 struct LostPeer {
@@ -52,9 +58,9 @@ struct Message {
 };
 
 /// All connections of one rank. Owned by one thread, which waits for descriptor() to be readable and then
-/// calls progress(). Ranks connect to those they send to, on first use. Small messages are kept until someone
-/// wants them; of large ones only the announcement is, and the data comes when there is a buffer for it.
-/// docs/mesh.md has the frames, and why this is not UCX.
+/// calls progress(), and flush() before it waits. Two ranks connect on first use. Small
+/// messages are kept until someone wants them; of large ones only the announcement is, and the data comes
+/// when there is a buffer for it. docs/mesh.md has the frames, and why this is not UCX.
 class Mesh {
  public:
   /// Others will reach it at `local`, with a port of the system's choice.
@@ -74,21 +80,29 @@ class Mesh {
   TransferPtr send(std::uint32_t to, std::uint64_t tag, const void* data, std::size_t bytes);
   /// A small message that goes before whatever else waits to be sent to that rank.
   void send_urgent(std::uint32_t to, std::uint64_t tag, std::string data);
-  /// Takes the first message whose tag is `tag` where `mask` has ones. It must have `bytes` bytes.
-  TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data, std::size_t bytes);
+  /// Takes the first message whose tag is `tag` where `mask` has ones. It must have `bytes` bytes. `sure`: it
+  /// will not be cancelled, and one with just this tag is expected; the sender is told at once, and need not
+  /// ask.
+  TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data, std::size_t bytes,
+                   bool sure = false);
   /// Has an effect on a recv that has no message yet.
   void cancel(const TransferPtr& transfer);
   /// A small message with such a tag that has come and that no recv asked for.
   std::optional<Message> take(std::uint64_t tag, std::uint64_t mask);
 
+  /// Reads what has come, and writes what it can.
   void progress();
+  /// Reads from one rank, without asking whether there is something. False: there was nothing.
+  bool glance(std::uint32_t rank);
+  /// Writes what has been sent since: everything for one rank with one call of the system.
+  void flush();
   int descriptor() const { return events_; }
   /// Peers whose connection broke since the last call.
   std::vector<LostPeer> take_lost() { return std::exchange(lost_, {}); }
   bool has_lost() const { return !lost_.empty(); }
   /// What the system has refused this process: not a peer's fault.
   const std::optional<Error>& fault() const { return fault_; }
-  /// This rank has sent to it.
+  /// This rank has sent to it, or may have been sent to.
   bool connected(std::uint32_t rank) const { return outgoing_[rank] != nullptr; }
   /// Sends that have not ended.
   std::size_t sends_pending() const { return sends_; }
@@ -108,6 +122,9 @@ class Mesh {
   Mesh() = default;
   Expected<void> listen(const SocketAddress& local);
   Connection& connection_to(std::uint32_t rank);
+  Connection& dial(std::uint32_t rank, FrameType first);
+  void adopt(Connection& connection);
+  void hang_up(Connection& connection);
   Connection& add(int descriptor);
   void accept_all();
   void watch(Connection& connection);
@@ -119,11 +136,16 @@ class Mesh {
   void push(Connection& connection, Frame frame);
   void write(Connection& connection);
   void written(Connection& connection, std::size_t bytes);
-  void read(Connection& connection);
+  bool read(Connection& connection);
+  void use_stash(Connection& connection);
+  void took(Connection& connection, std::size_t bytes);
+  static std::span<std::byte> payload_room(Connection& connection);
   void on_header(Connection& connection);
   void on_payload(Connection& connection);
   void on_announced(Connection& connection, std::uint64_t id, const TransferPtr& transfer);
   void on_answer(Connection& connection, bool wanted);
+  void on_expect(Connection& connection);
+  void send_data(Connection& connection, FrameType type, std::uint64_t id, const TransferPtr& transfer);
   TransferPtr wanted(std::uint64_t tag);
 
   std::uint32_t rank_ = 0;
@@ -132,8 +154,9 @@ class Mesh {
   SocketAddress address_;
   std::vector<SocketAddress> addresses_;
   std::uint64_t group_ = 0;
-  std::vector<Connection*> outgoing_;  // by rank
+  std::vector<Connection*> outgoing_;  // where messages to a rank go
   std::list<std::unique_ptr<Connection>> connections_;
+  std::vector<Connection*> unwritten_;
   std::list<TransferPtr> posted_;  // receives without a message, in order
   std::list<Arrived> arrived_;     // messages without a receive, in order
   std::vector<LostPeer> lost_;

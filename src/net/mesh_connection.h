@@ -1,7 +1,9 @@
 // One connection of a mesh: what is to be written, and what is being read.
 #pragma once
 
+#include <array>
 #include <deque>
+#include <map>
 #include <unordered_map>
 
 #include "net/mesh.h"
@@ -9,12 +11,15 @@
 namespace passing::net {
 
 enum class FrameType : std::uint32_t {
-  hello = 1,  ///< first on a connection: the rank (tag) and the group (id)
+  hello = 1,  ///< first on a connection, by the lower rank: its number (tag) and the group (id)
   message,    ///< a small message: its tag, and the data
   announce,   ///< a large one: its tag, length and id
   want,       ///< back: send the one with this id
   refuse,     ///< back: nobody will take it
   data,       ///< the next part of the data of the one with this id
+  call,       ///< from a higher rank, on a connection for nothing else: connect to me
+  expect,     ///< a receive waits for a large message with this tag and length, under this id
+  deliver,    ///< the next part of the message for the receive with this id
 };
 
 struct FrameHeader {
@@ -32,7 +37,7 @@ struct Mesh::Frame {
   const void* data = nullptr;
   std::size_t bytes = 0;
   TransferPtr transfer;  // ends when the frame has been written; may be empty
-  bool urgent = false;   // goes before those that are not
+  bool urgent = false;   // goes before those that are not: what asks for data must not wait behind data
   std::string own;       // the data, if nobody else keeps it
 };
 
@@ -42,11 +47,22 @@ struct Mesh::Connection {
   bool connecting = false;
   bool broken = false;
   bool watching_output = false;
+  bool calling = false;    // asks the peer to connect, and carries nothing
+  bool waiting = false;    // for the peer to connect; has no socket
+  bool unwritten = false;  // has frames since the last flush
 
   std::deque<Frame> out;
-  std::size_t written = 0;                                   // of the first frame
-  std::unordered_map<std::uint64_t, TransferPtr> announced;  // ours, waiting for an answer
+  std::size_t written = 0;                         // of the first frame
+  std::map<std::uint64_t, TransferPtr> announced;  // ours, waiting for an answer, in order
+  struct Expectation {
+    std::uint64_t id = 0;
+    std::uint64_t bytes = 0;
+  };
+  std::unordered_map<std::uint64_t, std::deque<Expectation>> expectations;  // theirs, by tag, in order
+  std::unordered_map<std::uint64_t, TransferPtr> hoped;                     // what they answer
 
+  std::array<std::byte, 4096> stash;  // read, not yet looked at
+  std::size_t stashed = 0;
   FrameHeader header;
   std::size_t header_bytes = 0;
   bool in_payload = false;

@@ -18,7 +18,8 @@ using Status = Transfer::Status;
 constexpr std::size_t kSmall = 16 << 10;
 // What one connection may move before others have their turn.
 constexpr std::size_t kTurnBytes = 4 << 20;
-constexpr std::size_t kFramesAtOnce = 16;
+constexpr std::size_t kFramesAtOnce = 32;
+constexpr int kLastReads = 4;
 // Large data goes in slices, between which urgent messages find their way.
 constexpr std::size_t kSlice = 256 << 10;
 
@@ -40,6 +41,12 @@ TransferPtr Mesh::send(std::uint32_t to, std::uint64_t tag, const void* data, st
                  .data = data,
                  .bytes = bytes,
                  .transfer = transfer});
+  } else if (const auto found = there.expectations.find(tag);
+             found != there.expectations.end() && found->second.front().bytes == bytes) {
+    const std::uint64_t id = found->second.front().id;
+    found->second.pop_front();
+    if (found->second.empty()) there.expectations.erase(found);
+    send_data(there, FrameType::deliver, id, transfer);
   } else {
     const std::uint64_t id = next_id_++;
     there.announced.emplace(id, transfer);
@@ -64,7 +71,6 @@ void Mesh::send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) {
 }
 
 void Mesh::push(Connection& connection, Frame frame) {
-  const bool idle = connection.out.empty() && !connection.connecting;
   auto place = connection.out.end();
   if (frame.urgent) {
     place = connection.out.begin();
@@ -72,8 +78,25 @@ void Mesh::push(Connection& connection, Frame frame) {
     while (place != connection.out.end() && place->urgent) ++place;
   }
   connection.out.insert(place, std::move(frame));
-  if (idle) write(connection);
-  watch(connection);
+  if (std::exchange(connection.unwritten, true)) return;
+  unwritten_.push_back(&connection);
+}
+
+bool Mesh::glance(std::uint32_t rank) {
+  Connection* there = outgoing_[rank];
+  return there != nullptr && !there->broken && !there->connecting && read(*there);
+}
+
+void Mesh::flush() {
+  // Transfers that end may lead to more.
+  while (!unwritten_.empty()) {
+    for (Connection* each : std::exchange(unwritten_, {})) {
+      each->unwritten = false;
+      // One that is full, or not there yet, tells when it can take more.
+      if (!each->broken && !each->connecting && !each->watching_output) write(*each);
+      watch(*each);
+    }
+  }
 }
 
 void Mesh::write(Connection& connection) {
@@ -99,8 +122,11 @@ void Mesh::write(Connection& connection) {
     const ssize_t sent = sendmsg(connection.descriptor, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
       if (errno == EINTR) continue;
-      if (errno != EAGAIN && errno != EWOULDBLOCK) return lose(connection, std::strerror(errno));
-      break;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) break;
+      const int error = errno;
+      // What the peer said before it went may explain why.
+      for (int i = 0; i < kLastReads && !connection.broken; ++i) read(connection);
+      return lose(connection, std::strerror(error));
     }
     moved += static_cast<std::size_t>(sent);
     written(connection, static_cast<std::size_t>(sent));
@@ -122,7 +148,7 @@ void Mesh::written(Connection& connection, std::size_t bytes) {
 }
 
 TransferPtr Mesh::recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data,
-                       std::size_t bytes) {
+                       std::size_t bytes, bool sure) {
   auto transfer = std::make_shared<Transfer>();
   transfer->peer = from;
   transfer->tag = tag;
@@ -133,6 +159,13 @@ TransferPtr Mesh::recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask
                                   [&](const Arrived& each) { return ((each.tag ^ tag) & mask) == 0; });
   if (found == arrived_.end()) {
     posted_.push_back(transfer);
+    if (!sure || bytes <= kSmall) return transfer;
+    Connection& there = connection_to(from);
+    if (there.broken) return transfer;
+    transfer->id = next_id_++;
+    there.hoped.emplace(transfer->id, transfer);
+    push(there, {.header = {.type = FrameType::expect, .tag = tag, .id = transfer->id, .bytes = bytes},
+                 .urgent = true});
     return transfer;
   }
   const Arrived arrived = std::move(*found);
@@ -158,6 +191,7 @@ TransferPtr Mesh::wanted(std::uint64_t tag) {
   if (found == posted_.end()) return nullptr;
   TransferPtr transfer = std::move(*found);
   posted_.erase(found);
+  transfer->exact = transfer->tag == tag;
   transfer->tag = tag;
   return transfer;
 }
@@ -165,7 +199,8 @@ TransferPtr Mesh::wanted(std::uint64_t tag) {
 void Mesh::on_announced(Connection& connection, std::uint64_t id, const TransferPtr& transfer) {
   const bool fits = transfer->bytes == transfer->expected;
   if (fits) connection.expected.emplace(id, transfer);
-  push(connection, {.header = {.type = fits ? FrameType::want : FrameType::refuse, .id = id}});
+  push(connection,
+       {.header = {.type = fits ? FrameType::want : FrameType::refuse, .id = id}, .urgent = true});
   if (!fits) end(*transfer, Status::wrong_length);
 }
 
@@ -175,89 +210,154 @@ void Mesh::on_answer(Connection& connection, bool wanted) {
   const TransferPtr transfer = std::move(found->second);
   connection.announced.erase(found);
   if (!wanted) return end(*transfer, Status::done);  // as far as the sender is concerned
-  const std::uint64_t id = connection.header.id;
+  send_data(connection, FrameType::data, connection.header.id, transfer);
+}
+
+// A receive waits: for the first message of its kind that has been announced, or for one to come.
+void Mesh::on_expect(Connection& connection) {
+  const FrameHeader& header = connection.header;
+  const auto found = std::find_if(
+      connection.announced.begin(), connection.announced.end(),
+      [&](const auto& each) { return each.second->tag == header.tag && each.second->bytes == header.bytes; });
+  if (found == connection.announced.end()) {
+    connection.expectations[header.tag].push_back({header.id, header.bytes});
+    return;
+  }
+  const TransferPtr transfer = std::move(found->second);
+  connection.announced.erase(found);
+  send_data(connection, FrameType::deliver, header.id, transfer);
+}
+
+void Mesh::send_data(Connection& connection, FrameType type, std::uint64_t id, const TransferPtr& transfer) {
   for (std::size_t at = 0; at < transfer->bytes; at += kSlice) {
     const std::size_t bytes = std::min(kSlice, transfer->bytes - at);
-    push(connection, {.header = {.type = FrameType::data, .id = id, .bytes = bytes},
+    push(connection, {.header = {.type = type, .id = id, .bytes = bytes},
                       .data = static_cast<const std::byte*>(transfer->data) + at,
                       .bytes = bytes,
                       .transfer = at + bytes == transfer->bytes ? transfer : nullptr});
-    if (connection.broken) break;
   }
-  // A connection that broke on the way has no slice left that would end it.
-  if (connection.broken && !transfer->ended()) end(*transfer, Status::failed);
 }
 
-void Mesh::read(Connection& connection) {
-  std::array<std::byte, kSmall> nowhere;
+// Where the next byte of the payload goes, and how many may go there.
+std::span<std::byte> Mesh::payload_room(Connection& connection) {
+  static std::array<std::byte, kSmall> nowhere;  // what is written there is never read
+  const std::size_t left = connection.header.bytes - connection.payload_bytes;
+  if (connection.dropped) return {nowhere.data(), std::min(left, nowhere.size())};
+  if (!connection.target)
+    return {reinterpret_cast<std::byte*>(connection.kept.data()) + connection.payload_bytes, left};
+  return {static_cast<std::byte*>(connection.target->data) + connection.target->received +
+              connection.payload_bytes,
+          left};
+}
+
+// Headers and short messages come out of a buffer, many with one call of the system; what is long goes
+// straight where it belongs.
+bool Mesh::read(Connection& connection) {
+  bool drained = false;
   for (std::size_t moved = 0; moved < kTurnBytes;) {
+    use_stash(connection);
+    if (connection.broken || drained) return moved > 0;
     std::array<iovec, 2> parts;
     std::size_t count = 0;
-    const std::size_t left = connection.in_payload ? connection.header.bytes - connection.payload_bytes : 0;
+    std::span<std::byte> room;
     if (connection.in_payload) {
-      void* to = nowhere.data();
-      if (connection.target) {
-        to = static_cast<std::byte*>(connection.target->data) + connection.target->received +
-             connection.payload_bytes;
-      }
-      if (!connection.dropped && !connection.target) to = connection.kept.data() + connection.payload_bytes;
-      parts[count++] = {to, connection.dropped ? std::min(left, nowhere.size()) : left};
+      room = payload_room(connection);
+      parts[count++] = {room.data(), room.size()};
     }
-    // The next header with the same call, where nothing else comes between.
-    FrameHeader next;
-    if (!connection.dropped) {
-      const std::size_t have = connection.in_payload ? 0 : connection.header_bytes;
-      FrameHeader& into = connection.in_payload ? next : connection.header;
-      parts[count++] = {reinterpret_cast<std::byte*>(&into) + have, sizeof into - have};
-    }
+    // After a long payload only the next header, or what follows would be copied once more.
+    const std::size_t stash =
+        room.size() > connection.stash.size() ? sizeof(FrameHeader) : connection.stash.size();
+    parts[count++] = {connection.stash.data(), stash};
     const ssize_t result = readv(connection.descriptor, parts.data(), static_cast<int>(count));
     if (result < 0) {
       if (errno == EINTR) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-      return lose(connection, std::strerror(errno));
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return moved > 0;
+      lose(connection, std::strerror(errno));
+      return true;
     }
-    if (result == 0) return lose(connection, "it has closed the connection");
-    auto got = static_cast<std::size_t>(result);
+    if (result == 0) {
+      lose(connection, "it has closed the connection");
+      return true;
+    }
+    const auto got = static_cast<std::size_t>(result);
     moved += got;
-    if (connection.in_payload) {
-      const std::size_t payload = std::min(got, left);
-      connection.payload_bytes += payload;
-      got -= payload;
-      if (connection.payload_bytes < connection.header.bytes) continue;
-      on_payload(connection);
-      if (connection.broken) return;
-      connection.header = next;
-      connection.header_bytes = 0;
-    }
-    connection.header_bytes += got;
-    if (connection.header_bytes < sizeof connection.header) continue;
-    on_header(connection);
-    if (connection.broken) return;
+    drained = got < room.size() + stash;
+    connection.stashed = got - std::min(got, room.size());
+    if (connection.in_payload) took(connection, got - connection.stashed);
   }
+  // Nobody tells that there is something here.
+  use_stash(connection);
+  return true;
+}
+
+// Takes apart what the buffer holds.
+void Mesh::use_stash(Connection& connection) {
+  std::size_t at = 0;
+  while (at < connection.stashed && !connection.broken) {
+    const std::byte* from = connection.stash.data() + at;
+    const std::size_t have = connection.stashed - at;
+    if (connection.in_payload) {
+      const std::span<std::byte> room = payload_room(connection);
+      const std::size_t bytes = std::min(have, room.size());
+      std::memcpy(room.data(), from, bytes);
+      at += bytes;
+      took(connection, bytes);
+    } else {
+      const std::size_t bytes = std::min(have, sizeof connection.header - connection.header_bytes);
+      std::memcpy(reinterpret_cast<std::byte*>(&connection.header) + connection.header_bytes, from, bytes);
+      at += bytes;
+      connection.header_bytes += bytes;
+      if (connection.header_bytes == sizeof connection.header) on_header(connection);
+    }
+  }
+  connection.stashed = 0;
+}
+
+// So much of the payload has come.
+void Mesh::took(Connection& connection, std::size_t bytes) {
+  connection.payload_bytes += bytes;
+  if (connection.payload_bytes == connection.header.bytes) on_payload(connection);
 }
 
 void Mesh::on_header(Connection& connection) {
   const FrameHeader& header = connection.header;
   const bool known = connection.peer < outgoing_.size();
   connection.header_bytes = 0;
-  if (header.magic != FrameHeader::kMagic || known == (header.type == FrameType::hello))
+  // One that only calls is not answered on.
+  if (connection.calling) return lose(connection, "it speaks another protocol");
+  const bool begins = header.type == FrameType::hello || header.type == FrameType::call;
+  if (header.magic != FrameHeader::kMagic || known == begins)
     return lose(connection, "it speaks another protocol");
+  // Someone of an earlier group, or a stranger: not one of our peers, so nobody is lost.
+  if (begins && (header.id != group_ || header.tag >= outgoing_.size()))
+    return lose(connection, "it is not of this group");
+  const auto peer = static_cast<std::uint32_t>(header.tag);
   switch (header.type) {
-    case FrameType::hello:
-      // Someone of an earlier group, or a stranger: not one of our peers, so nobody is lost.
-      if (header.id != group_ || header.tag >= outgoing_.size())
-        return lose(connection, "it is not of this group");
-      connection.peer = static_cast<std::uint32_t>(header.tag);
+    case FrameType::hello: {
+      const Connection* before = outgoing_[peer];
+      if (peer >= rank_ || (before != nullptr && !before->waiting))
+        return lose(connection, "it speaks another protocol");
+      connection.peer = peer;
+      // It went before this was seen: nothing goes out, but its last words count.
+      if (before != nullptr && before->broken) return;
+      return adopt(connection);
+    }
+    case FrameType::call:
+      if (peer <= rank_ || peer >= addresses_.size()) return lose(connection, "it speaks another protocol");
+      connection_to(peer);
       return;
     case FrameType::announce:
       if (const TransferPtr transfer = wanted(header.tag)) {
         transfer->bytes = header.bytes;
-        on_announced(connection, header.id, transfer);
+        transfer->promised = transfer->id != 0 && transfer->exact && header.bytes == transfer->expected;
+        // What says that it is expected is on its way, and crosses this.
+        if (!transfer->promised) on_announced(connection, header.id, transfer);
       } else {
         arrived_.push_back(
             {.tag = header.tag, .bytes = header.bytes, .connection = &connection, .id = header.id});
       }
       return;
+    case FrameType::expect: return on_expect(connection);
     case FrameType::want: return on_answer(connection, true);
     case FrameType::refuse: return on_answer(connection, false);
     case FrameType::message:
@@ -277,6 +377,17 @@ void Mesh::on_header(Connection& connection) {
       connection.target = found->second;
       break;
     }
+    case FrameType::deliver: {
+      const auto found = connection.hoped.find(header.id);
+      if (found == connection.hoped.end() ||
+          header.bytes > found->second->expected - found->second->received) {
+        return lose(connection, "it speaks another protocol");
+      }
+      connection.target = found->second;
+      if (!std::exchange(connection.target->promised, true)) posted_.remove(connection.target);
+      connection.target->bytes = connection.target->expected;
+      break;
+    }
     default: return lose(connection, "it speaks another protocol");
   }
   connection.in_payload = true;
@@ -290,7 +401,8 @@ void Mesh::on_payload(Connection& connection) {
   if (const TransferPtr transfer = std::exchange(connection.target, nullptr)) {
     transfer->received += connection.header.bytes;
     if (transfer->received < transfer->expected) return;
-    connection.expected.erase(connection.header.id);
+    (connection.header.type == FrameType::deliver ? connection.hoped : connection.expected)
+        .erase(connection.header.id);
     return end(*transfer, Status::done);
   }
   // Someone may want it by now.

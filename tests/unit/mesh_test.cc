@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <random>
@@ -67,8 +68,13 @@ TEST_F(Meshes, ConnectOnFirstUseAndSleepWhenIdle) {
   const auto out = meshes[0]->send(1, 3, &value, sizeof value);
   ASSERT_TRUE(eventually([&] { return in->ended() && out->ended(); }));
   EXPECT_TRUE(meshes[0]->connected(1));
-  EXPECT_FALSE(meshes[1]->connected(0));
   EXPECT_EQ(got, 5);
+  // The same connection both ways.
+  EXPECT_TRUE(meshes[1]->connected(0));
+  const auto back_in = meshes[0]->recv(1, 4, kAll, &got, sizeof got);
+  const auto back_out = meshes[1]->send(0, 4, &value, sizeof value);
+  ASSERT_TRUE(eventually([&] { return back_in->ended() && back_out->ended(); }));
+  EXPECT_EQ(back_in->status, Status::done);
   for (auto& each : meshes) {
     pollfd source{each->descriptor(), POLLIN, 0};
     EXPECT_EQ(::poll(&source, 1, 50), 0);
@@ -133,6 +139,67 @@ TEST_F(Meshes, RandomSizesAndOrders) {
   }
 }
 
+// Both find out at the same time that they have something for each other.
+TEST_F(Meshes, ConnectFromBothSides) {
+  make(6);
+  int got[6][6] = {};
+  int value[6];
+  std::vector<TransferPtr> all;
+  for (std::uint32_t a = 0; a < 6; ++a) {
+    value[a] = static_cast<int>(10 + a);
+    for (std::uint32_t b = 0; b < 6; ++b) {
+      if (a == b) continue;
+      all.push_back(meshes[a]->recv(b, b, kAll, &got[a][b], sizeof got[a][b]));
+      all.push_back(meshes[a]->send(b, a, &value[a], sizeof value[a]));
+      if ((a + b) % 3 == 0) meshes[b]->progress();
+    }
+  }
+  ASSERT_TRUE(eventually([&] {
+    return std::all_of(all.begin(), all.end(), [](const TransferPtr& each) { return each->ended(); });
+  }));
+  for (std::uint32_t a = 0; a < 6; ++a) {
+    EXPECT_TRUE(meshes[a]->take_lost().empty());
+    for (std::uint32_t b = 0; b < 6; ++b) EXPECT_EQ(got[a][b], a == b ? 0 : value[b]);
+  }
+}
+
+// A higher rank calls one that is not there.
+TEST_F(Meshes, ACallWithoutAnswer) {
+  make(2);
+  meshes[0].reset();
+  int value = 1;
+  const auto out = meshes[1]->send(0, 1, &value, sizeof value);
+  ASSERT_TRUE(eventually([&] { return out->ended(); }));
+  EXPECT_EQ(out->status, Status::failed);
+  const auto lost = meshes[1]->take_lost();
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].rank, 0U);
+}
+
+// What comes at the end of a long read is not left behind: those who wait look only when they are told to.
+TEST_F(Meshes, NothingStaysBehindALongRead) {
+  make(2);
+  std::vector<char> data(32 << 20);
+  std::vector<char> room(data.size());
+  for (int round = 0; round < 40; ++round) {
+    const auto in = meshes[1]->recv(0, 1, kAll, room.data(), room.size(), true);
+    const auto end = meshes[1]->recv(0, 2, kAll, nullptr, 0);
+    const auto out = meshes[0]->send(1, 1, data.data(), data.size());
+    meshes[0]->send(1, 2, nullptr, 0);
+    while (!in->ended() || !end->ended()) {
+      pollfd sources[] = {{meshes[0]->descriptor(), POLLIN, 0}, {meshes[1]->descriptor(), POLLIN, 0}};
+      meshes[0]->flush();
+      meshes[1]->flush();
+      ASSERT_GT(::poll(sources, 2, 5000), 0) << "round " << round;
+      for (int i = 0; i < 2; ++i) {
+        if (sources[i].revents != 0) meshes[i]->progress();
+      }
+    }
+    EXPECT_EQ(in->status, Status::done);
+    EXPECT_EQ(end->status, Status::done);
+  }
+}
+
 TEST_F(Meshes, WrongLengthsEndBothSides) {
   make(2);
   for (const std::size_t bytes : {100, 100'000}) {
@@ -179,47 +246,53 @@ TEST_F(Meshes, APeerThatGoesIsLost) {
 }
 
 TEST_F(Meshes, StrangersAreRefused) {
-  make(2);
+  // To the last rank, each in the name of another one: only a lower rank may say hello.
+  constexpr std::uint32_t kLast = 15;
+  make(kLast + 1);
   std::mt19937 source(3);
   const auto frame = [](FrameType type, std::uint64_t tag, std::uint64_t id, std::uint64_t bytes = 0) {
     FrameHeader header{.type = type, .tag = tag, .id = id, .bytes = bytes};
     return std::string(reinterpret_cast<const char*>(&header), sizeof header);
   };
-  const std::string hello = frame(FrameType::hello, 1, 7);
+  std::uint64_t name = 0;
+  const auto hello = [&] { return frame(FrameType::hello, name++, 7); };
   std::string noise(500, '\0');
   for (char& each : noise) each = static_cast<char>(source());
   const std::string cases[] = {
       noise,
       "GET / HTTP/1.1\r\nHost: somewhere\r\nAccept: */*\r\n\r\n",
-      frame(FrameType::hello, 1, 8),                      // another group
-      frame(FrameType::hello, 2, 7),                      // a rank that is not
-      frame(FrameType::message, 1, 0, 4) + "data",        // before hello
-      hello + hello,                                      // twice
-      hello + frame(FrameType::message, 1, 0, 1U << 30),  // too long for a small one
-      hello + frame(FrameType::want, 0, 99),              // nothing was announced
-      hello + frame(FrameType::refuse, 0, 99),
-      hello + frame(FrameType::data, 0, 99, 10),
-      hello + frame(static_cast<FrameType>(77), 0, 0),
-      hello + noise,
+      frame(FrameType::hello, 1, 8),                        // another group
+      frame(FrameType::hello, kLast + 1, 7),                // a rank that is not
+      frame(FrameType::hello, kLast, 7),                    // this very rank
+      frame(FrameType::call, 1, 7),                         // a lower rank has no need to call
+      frame(FrameType::message, 1, 0, 4) + "data",          // before hello
+      hello() + frame(FrameType::hello, 0, 7),              // twice
+      hello() + frame(FrameType::message, 1, 0, 1U << 30),  // too long for a small one
+      hello() + frame(FrameType::want, 0, 99),              // nothing was announced
+      hello() + frame(FrameType::refuse, 0, 99),
+      hello() + frame(FrameType::data, 0, 99, 10),
+      hello() + frame(static_cast<FrameType>(77), 0, 0),
+      hello() + noise,
   };
   for (const std::string& each : cases) {
-    const int descriptor = stranger(0);
+    const int descriptor = stranger(kLast);
     ASSERT_EQ(::send(descriptor, each.data(), each.size(), MSG_NOSIGNAL), static_cast<ssize_t>(each.size()));
     EXPECT_TRUE(refused(descriptor));
     ::close(descriptor);
   }
   // One that only says hello, one that announces without end, one that says nothing.
-  const int quiet = stranger(0);
-  const int busy = stranger(0);
-  ::send(busy, hello.data(), hello.size(), MSG_NOSIGNAL);
+  const int quiet = stranger(kLast);
+  const int busy = stranger(kLast);
+  const std::string greeting = hello();
+  ::send(busy, greeting.data(), greeting.size(), MSG_NOSIGNAL);
   for (int i = 0; i < 1000; ++i) {
     const std::string announced = frame(FrameType::announce, 5, static_cast<std::uint64_t>(i), kAll);
     ::send(busy, announced.data(), announced.size(), MSG_NOSIGNAL);
   }
   int got = 0;
   int value = 3;
-  const auto in = meshes[0]->recv(1, 6, kAll, &got, sizeof got);
-  meshes[1]->send(0, 6, &value, sizeof value);
+  const auto in = meshes[kLast]->recv(kLast - 1, 6, kAll, &got, sizeof got);
+  meshes[kLast - 1]->send(kLast, 6, &value, sizeof value);
   EXPECT_TRUE(eventually([&] { return in->status == Status::done; }));
   ::close(quiet);
   ::close(busy);
@@ -227,22 +300,22 @@ TEST_F(Meshes, StrangersAreRefused) {
 
 TEST_F(Meshes, BytesComeOneByOne) {
   make(2);
-  const int descriptor = stranger(0);
-  const FrameHeader hello{.type = FrameType::hello, .tag = 1, .id = 7};
+  const int descriptor = stranger(1);
+  const FrameHeader hello{.type = FrameType::hello, .tag = 0, .id = 7};
   const FrameHeader message{.type = FrameType::message, .tag = 42, .bytes = 5};
   std::string all(reinterpret_cast<const char*>(&hello), sizeof hello);
   for (int i = 0; i < 2; ++i)
     all += std::string(reinterpret_cast<const char*>(&message), sizeof message) + "bytes";
   char got[5] = {};
-  const auto in = meshes[0]->recv(1, 42, kAll, got, sizeof got);
+  const auto in = meshes[1]->recv(0, 42, kAll, got, sizeof got);
   for (const char each : all) {
     ASSERT_EQ(::send(descriptor, &each, 1, MSG_NOSIGNAL), 1);
-    for (int i = 0; i < 3; ++i) meshes[0]->progress();
+    for (int i = 0; i < 3; ++i) meshes[1]->progress();
   }
   ASSERT_TRUE(eventually([&] { return in->status == Status::done; }));
   EXPECT_EQ(std::string(got, 5), "bytes");
   ASSERT_TRUE(eventually([&] {
-    const auto second = meshes[0]->take(42, kAll);
+    const auto second = meshes[1]->take(42, kAll);
     return second && second->data == "bytes";
   }));
   ::close(descriptor);
