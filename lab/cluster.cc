@@ -46,14 +46,17 @@ Expected<LinkCount> count(const std::string& where, const std::string& device) {
                    list[0]["drops"].get<std::uint64_t>()};
 }
 
+// Several clusters may live in one process.
+std::string next_prefix() {
+  static unsigned made = 0;
+  const std::string number = made == 0 ? "" : std::to_string(made) + "-";
+  ++made;
+  return fmt::format("{}{}-", kPrefix, getpid()) + number;
+}
+
 }  // namespace
 
-Cluster::Cluster(Plan plan) : plan_(std::move(plan)) {
-  // Several clusters may live in one process.
-  static unsigned made = 0;
-  prefix_ = fmt::format("{}{}-", kPrefix, getpid()) + (made == 0 ? "" : std::to_string(made) + "-");
-  ++made;
-}
+Cluster::Cluster(Plan plan) : plan_(std::move(plan)), prefix_(next_prefix()) {}
 
 Cluster::Cluster(Cluster&& other) noexcept
     : plan_(std::move(other.plan_)),

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "passing/config.h"
 #include "passing/error.h"
@@ -68,6 +69,31 @@ class PASSING_API Communicator {
   /// `output` is `input` itself or apart from it.
   Operation all_reduce(const void* input, void* output, std::size_t count, DataType type,
                        Reduction reduction = Reduction::sum, const CallOptions& options = {});
+  /// Only the root gets the result; others may give a null output.
+  Operation reduce(const void* input, void* output, std::size_t count, DataType type, Reduction reduction,
+                   std::uint32_t root, const CallOptions& options = {});
+  /// `input` has `count` elements for each rank, in order of rank; `output` gets those of this one, reduced.
+  Operation reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
+                           Reduction reduction = Reduction::sum, const CallOptions& options = {});
+  /// `output` gets `count` elements from each rank, in order of rank. `input` may be this rank's place in it.
+  Operation all_gather(const void* input, void* output, std::size_t count, DataType type,
+                       const CallOptions& options = {});
+  /// The same with counts[r] elements from rank r; all ranks give the same counts.
+  Operation all_gatherv(const void* input, void* output, const std::vector<std::size_t>& counts,
+                        DataType type, const CallOptions& options = {});
+  /// As all_gather, to the root; others may give a null output.
+  Operation gather(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root,
+                   const CallOptions& options = {});
+  /// The root's `input` has `count` elements for each rank; others may give a null input.
+  Operation scatter(const void* input, void* output, std::size_t count, DataType type, std::uint32_t root,
+                    const CallOptions& options = {});
+  /// `count` elements from every rank to every rank. Input and output must be apart.
+  Operation all_to_all(const void* input, void* output, std::size_t count, DataType type,
+                       const CallOptions& options = {});
+  /// The same with outgoing[r] elements for rank r and incoming[r] from it, without gaps.
+  Operation all_to_allv(const void* input, const std::vector<std::size_t>& outgoing, void* output,
+                        const std::vector<std::size_t>& incoming, DataType type,
+                        const CallOptions& options = {});
   Operation broadcast(void* buffer, std::size_t count, DataType type, std::uint32_t root,
                       const CallOptions& options = {});
   Operation barrier(const CallOptions& options = {});

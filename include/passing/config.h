@@ -33,6 +33,9 @@ struct Config {
   std::string token;  ///< PASSING_TOKEN, or the content of PASSING_TOKEN_FILE: the job's shared secret, 8
                       ///< characters or more
 
+  std::string servers;  ///< PASSING_SERVERS: HOST:PORT of the parameter servers, separated by commas; for
+                        ///< ps and ps_hierarchical
+
   std::chrono::milliseconds timeout{60'000};  ///< PASSING_TIMEOUT, in seconds: until an operation fails
   std::chrono::milliseconds create_timeout{
       60'000};              ///< PASSING_CREATE_TIMEOUT, in seconds: to find all ranks
@@ -45,7 +48,7 @@ struct Config {
   PASSING_API Expected<void> validate() const;
 };
 
-/// The strategies there are: "ring", "in_network".
+/// The strategies there are: docs/communicator.md.
 PASSING_API std::vector<std::string> strategies();
 
 }  // namespace passing

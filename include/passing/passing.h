@@ -30,11 +30,35 @@ typedef enum passing_status {
 
 /* int, so that a value that does not exist can be refused. */
 typedef int passing_type;
-enum { PASSING_FLOAT32 = 1, PASSING_FLOAT16 = 2, PASSING_BFLOAT16 = 3, PASSING_INT32 = 4 };
+enum {
+  PASSING_FLOAT32 = 1,
+  PASSING_FLOAT16 = 2,
+  PASSING_BFLOAT16 = 3,
+  PASSING_INT32 = 4,
+  PASSING_FLOAT64 = 5,
+  PASSING_INT8 = 6,
+  PASSING_UINT8 = 7,
+  PASSING_INT16 = 8,
+  PASSING_UINT16 = 9,
+  PASSING_UINT32 = 10,
+  PASSING_INT64 = 11,
+  PASSING_UINT64 = 12,
+  PASSING_BOOLEAN = 13 /* a byte: 0 is false, anything else true; results are 0 or 1 */
+};
 
-/* int, so that a value that does not exist can be refused. */
+/* int, so that a value that does not exist can be refused. Which of them a type can do: docs/numerics.md,
+ * section 8. */
 typedef int passing_reduction;
-enum { PASSING_SUM = 1, PASSING_AVERAGE = 2 };
+enum {
+  PASSING_SUM = 1,
+  PASSING_AVERAGE = 2,
+  PASSING_PRODUCT = 3,
+  PASSING_MIN = 4,
+  PASSING_MAX = 5,
+  PASSING_BIT_AND = 6,
+  PASSING_BIT_OR = 7,
+  PASSING_BIT_XOR = 8
+};
 
 typedef struct passing_config passing_config;
 typedef struct passing_comm passing_comm;
@@ -82,6 +106,38 @@ PASSING_API passing_status passing_check(const passing_comm* comm);
 PASSING_API passing_status passing_all_reduce(passing_comm* comm, const void* input, void* output,
                                               size_t count, passing_type type, passing_reduction reduction,
                                               double timeout, passing_op** op);
+/* Only the root gets the result; others may give a null output. */
+PASSING_API passing_status passing_reduce(passing_comm* comm, const void* input, void* output, size_t count,
+                                          passing_type type, passing_reduction reduction, uint32_t root,
+                                          double timeout, passing_op** op);
+/* `input` has `count` elements for each rank, in order of rank; `output` gets those of this one, reduced. */
+PASSING_API passing_status passing_reduce_scatter(passing_comm* comm, const void* input, void* output,
+                                                  size_t count, passing_type type,
+                                                  passing_reduction reduction, double timeout,
+                                                  passing_op** op);
+/* `output` gets `count` elements from each rank, in order of rank. `input` may be this rank's place in it. */
+PASSING_API passing_status passing_all_gather(passing_comm* comm, const void* input, void* output,
+                                              size_t count, passing_type type, double timeout,
+                                              passing_op** op);
+/* The same with counts[r] elements from rank r, passing_size of them, the same on all ranks. */
+PASSING_API passing_status passing_all_gatherv(passing_comm* comm, const void* input, void* output,
+                                               const size_t* counts, passing_type type, double timeout,
+                                               passing_op** op);
+/* As passing_all_gather, to the root; others may give a null output. */
+PASSING_API passing_status passing_gather(passing_comm* comm, const void* input, void* output, size_t count,
+                                          passing_type type, uint32_t root, double timeout, passing_op** op);
+/* The root's `input` has `count` elements for each rank; others may give a null input. */
+PASSING_API passing_status passing_scatter(passing_comm* comm, const void* input, void* output, size_t count,
+                                           passing_type type, uint32_t root, double timeout, passing_op** op);
+/* `count` elements from every rank to every rank. Input and output must be apart. */
+PASSING_API passing_status passing_all_to_all(passing_comm* comm, const void* input, void* output,
+                                              size_t count, passing_type type, double timeout,
+                                              passing_op** op);
+/* The same with outgoing[r] elements for rank r and incoming[r] from it, passing_size counts each, without
+ * gaps. */
+PASSING_API passing_status passing_all_to_allv(passing_comm* comm, const void* input, const size_t* outgoing,
+                                               void* output, const size_t* incoming, passing_type type,
+                                               double timeout, passing_op** op);
 PASSING_API passing_status passing_broadcast(passing_comm* comm, void* buffer, size_t count,
                                              passing_type type, uint32_t root, double timeout,
                                              passing_op** op);

@@ -24,9 +24,18 @@ inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
       "", "whole number");
 }
 
+/// Blocks the signals that end a process (SIGTERM, SIGINT), for all threads that are started later, and
+/// returns a descriptor to wait for one.
+int ending_signals();
+/// Waits for one of them, and closes the descriptor. Returns its name.
+std::string await_ending(int signals);
+/// Log lines go to stderr, with the time.
+void log_to_stderr(const std::string& who);
+
 void add_all_reduce(CLI::App& app);
 void add_lab(CLI::App& app);
 void add_rehearse(CLI::App& app);
+void add_server(CLI::App& app);
 void add_status(CLI::App& app);
 void add_switch(CLI::App& app);
 

@@ -18,9 +18,14 @@
 namespace passing::cli {
 namespace {
 
+constexpr std::uint16_t kControllerPort = 9001;
+constexpr std::uint16_t kServerPort = 9100;
+constexpr unsigned kMostHosts = 64;
+
 struct Options {
   lab::Plan plan;
   unsigned ranks = 1;
+  unsigned servers = 0;
   bool no_switch = false;
   bool plain = false;
   bool once = false;
@@ -40,11 +45,23 @@ std::string random_token() {
   return net::to_hex(value[0]) + net::to_hex(value[1]);
 }
 
+// Parameter servers have hosts of their own, after those of the ranks.
+std::string server_address(const Options& options, unsigned server) {
+  return fmt::format("{}:{}", lab::Cluster::host_ip(options.plan.hosts + server), kServerPort);
+}
+
+std::string host_name(const Options& options, unsigned host) {
+  return host < options.plan.hosts ? fmt::format("host{}", host)
+                                   : fmt::format("server{}", host - options.plan.hosts);
+}
+
 // What launchers tell their processes; PASSING_* first, then torchrun's names.
 std::map<std::string, std::string> environment_of(const Options& options, const std::string& token,
                                                   unsigned host, unsigned local) {
   const std::string rank = std::to_string(host * options.ranks + local);
   const std::string size = std::to_string(options.plan.hosts * options.ranks);
+  std::string servers;
+  for (unsigned s = 0; s < options.servers; ++s) servers += (s == 0 ? "" : ",") + server_address(options, s);
   return {{"PASSING_RANK", rank},
           {"PASSING_SIZE", size},
           {"PASSING_LOCAL_RANK", std::to_string(local)},
@@ -53,7 +70,8 @@ std::map<std::string, std::string> environment_of(const Options& options, const 
           {"PASSING_HOST_IP", lab::Cluster::host_ip(host)},
           {"PASSING_JOB", "lab"},
           {"PASSING_TOKEN", token},
-          {"PASSING_CONTROLLER", lab::Cluster::switch_ip() + ":9001"},
+          {"PASSING_CONTROLLER", fmt::format("{}:{}", lab::Cluster::switch_ip(), kControllerPort)},
+          {"PASSING_SERVERS", servers},
           {"RANK", rank},
           {"WORLD_SIZE", size},
           {"LOCAL_RANK", std::to_string(local)},
@@ -74,9 +92,11 @@ int agent(const std::vector<std::string>& words) {
     return complain("PASSING_LAB is not set: the agent runs inside `passing lab run --once`", kBadInput);
   if (words.size() < 2) return complain("the agent needs a host and a command", kBadInput);
   unsigned host = 0;
-  while (host < 64 && lab::Cluster::host_ip(host) != words[0] && fmt::format("host{}", host) != words[0])
+  while (host < kMostHosts && lab::Cluster::host_ip(host) != words[0] &&
+         fmt::format("host{}", host) != words[0])
     ++host;
-  if (host == 64 || !lab::Cluster::enter(fmt::format("{}h{}", lab, host), fmt::format("host{}", host)))
+  if (host == kMostHosts ||
+      !lab::Cluster::enter(fmt::format("{}h{}", lab, host), fmt::format("host{}", host)))
     return complain(fmt::format("there is no host '{}' in this lab", words[0]), kBadInput);
   std::string line;
   for (std::size_t i = 1; i < words.size(); ++i) line += (i > 1 ? " " : "") + words[i];
@@ -84,33 +104,60 @@ int agent(const std::vector<std::string>& words) {
   return complain("cannot run sh");
 }
 
+// Passes output on until a process listens.
+bool await_listener(lab::Launcher& launcher, std::size_t process, const std::string& where,
+                    std::uint16_t port) {
+  const std::string listens = fmt::format(":{:04X} 00000000:0000 0A", port);
+  return launcher.watch(process, 5000, [&] {
+    const auto sockets = lab::run({"ip", "netns", "exec", where, "cat", "/proc/net/tcp"});
+    return sockets && sockets->find(listens) != std::string::npos;
+  });
+}
+
 Expected<void> start_switch(const Options& options, const lab::Cluster& cluster, lab::Launcher& launcher) {
-  lab::Process process{
-      .name = "switch",
-      .where = cluster.switch_namespace(),
-      .host_name = "switch",
-      .command = {std::filesystem::read_symlink("/proc/self/exe"), "switch", "--listen",
-                  lab::Cluster::switch_ip() + ":9000", "--http", lab::Cluster::switch_ip() + ":9001", "--mtu",
-                  std::to_string(options.plan.mtu)},
-      .environment = {},
-      .prefix = options.plain ? "" : "[switch] "};
+  lab::Process process{.name = "switch",
+                       .where = cluster.switch_namespace(),
+                       .host_name = "switch",
+                       .command = {std::filesystem::read_symlink("/proc/self/exe"), "switch", "--listen",
+                                   lab::Cluster::switch_ip() + ":9000", "--http",
+                                   fmt::format("{}:{}", lab::Cluster::switch_ip(), kControllerPort), "--mtu",
+                                   std::to_string(options.plan.mtu)},
+                       .environment = {},
+                       .prefix = options.plain ? "" : "[switch] "};
   process.command.insert(process.command.end(), options.switch_arguments.begin(),
                          options.switch_arguments.end());
   if (auto started = launcher.start(process); !started) return started;
   // It listens on HTTP last.
-  const auto listening = [&] {
-    const auto sockets =
-        lab::run({"ip", "netns", "exec", cluster.switch_namespace(), "cat", "/proc/net/tcp"});
-    return sockets && sockets->find(":2329 00000000:0000 0A") != std::string::npos;  // port 9001, LISTEN
-  };
-  if (!launcher.watch(0, 5000, listening)) return fail(ErrorCode::unreachable, "the switch did not start");
+  if (!await_listener(launcher, 0, process.where, kControllerPort))
+    return fail(ErrorCode::unreachable, "the switch did not start");
   return {};
 }
 
-nlohmann::json describe(const std::vector<lab::Link>& links) {
+Expected<void> start_servers(const Options& options, const std::string& token, const lab::Cluster& cluster,
+                             lab::Launcher& launcher, std::size_t first) {
+  for (unsigned s = 0; s < options.servers; ++s) {
+    const unsigned host = options.plan.hosts + s;
+    const std::string name = host_name(options, host);
+    const lab::Process process{.name = name,
+                               .where = cluster.host_namespace(host),
+                               .host_name = name,
+                               .command = {std::filesystem::read_symlink("/proc/self/exe"), "server",
+                                           "--listen", server_address(options, s), "--index",
+                                           std::to_string(s), "--of", std::to_string(options.servers)},
+                               .environment = {{"PASSING_TOKEN", token}},
+                               .prefix = options.plain ? "" : fmt::format("[{}] ", name)};
+    if (auto started = launcher.start(process); !started) return started;
+    if (!await_listener(launcher, first + s, process.where, kServerPort))
+      return fail(ErrorCode::unreachable, name + " did not start");
+  }
+  return {};
+}
+
+nlohmann::json describe(const Options& options, const std::vector<lab::Link>& links) {
   nlohmann::json list = nlohmann::json::array();
   for (const lab::Link& link : links) {
     list.push_back({{"host", link.host},
+                    {"name", host_name(options, link.host)},
                     {"up_bytes", link.up.bytes},
                     {"up_packets", link.up.packets},
                     {"up_drops", link.up.drops},
@@ -124,7 +171,9 @@ nlohmann::json describe(const std::vector<lab::Link>& links) {
 int run(const Options& options) {
   // First: from here on signals are ours, so that none can end us between two namespaces.
   lab::Launcher launcher;
-  auto cluster = lab::Cluster::create(options.plan);
+  lab::Plan plan = options.plan;
+  plan.hosts += options.servers;
+  auto cluster = lab::Cluster::create(plan);
   if (!cluster) return complain(cluster.error().message);
   int status = 0;
   {
@@ -135,13 +184,16 @@ int run(const Options& options) {
       first = 1;
     }
     const std::string token = random_token();
+    if (auto started = start_servers(options, token, *cluster, launcher, first); !started)
+      return complain(started.error().message);
+    first += options.servers;
     for (unsigned host = 0; host < (options.once ? 1 : options.plan.hosts); ++host) {
       for (unsigned local = 0; local < (options.once ? 1 : options.ranks); ++local) {
         const unsigned rank = host * options.ranks + local;
         const auto started =
             launcher.start({.name = fmt::format("rank {}", rank),
                             .where = cluster->host_namespace(host),
-                            .host_name = fmt::format("host{}", host),
+                            .host_name = host_name(options, host),
                             .command = options.command,
                             .environment = options.once ? environment_of_launcher(cluster->prefix())
                                                         : environment_of(options, token, host, local),
@@ -156,12 +208,12 @@ int run(const Options& options) {
       std::ofstream file(options.json);
       file << nlohmann::json{{"hosts", options.plan.hosts}, {"ranks_per_host", options.ranks},
                              {"rate", options.plan.rate},   {"mtu", options.plan.mtu},
-                             {"exit_status", status},       {"links", describe(*links)}}
+                             {"exit_status", status},       {"links", describe(options, *links)}}
                   .dump(2)
            << "\n";
     } else if (!options.plain) {
       for (const lab::Link& link : *links) {
-        fmt::print("link of host{}: {:.3f} MB up, {:.3f} MB down, {} dropped\n", link.host,
+        fmt::print("link of {}: {:.3f} MB up, {:.3f} MB down, {} dropped\n", host_name(options, link.host),
                    1e-6 * static_cast<double>(link.up.bytes), 1e-6 * static_cast<double>(link.down.bytes),
                    link.up.drops + link.down.drops);
       }
@@ -187,10 +239,15 @@ void add_lab(CLI::App& app) {
       "LOCAL_RANK, MASTER_ADDR as torchrun has them). Returns the first failure; everything is removed at "
       "the end.");
   command->add_option("--hosts", options->plan.hosts, "hosts, each with a link of its own")
-      ->check(whole_number(1, 64))
+      ->check(whole_number(1, kMostHosts))
       ->capture_default_str();
   command->add_option("--ranks", options->ranks, "processes per host")
       ->check(whole_number(1, 64))
+      ->capture_default_str();
+  command
+      ->add_option("--servers", options->servers,
+                   "parameter servers, each on a host of its own with a link like the others")
+      ->check(whole_number(0, 16))
       ->capture_default_str();
   command
       ->add_option("--rate", options->plan.rate,

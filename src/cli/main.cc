@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   app.set_config("--config", "", "read options from a TOML file: one table per subcommand");
   app.require_subcommand(1);
   passing::cli::add_switch(app);
+  passing::cli::add_server(app);
   passing::cli::add_all_reduce(app);
   passing::cli::add_status(app);
   passing::cli::add_lab(app);

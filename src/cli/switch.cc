@@ -1,14 +1,9 @@
 // `passing switch`: the userspace dataplane with its controller.
 #include <fmt/format.h>
-#include <poll.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <memory>
 #include <thread>
 
@@ -46,21 +41,8 @@ std::uint32_t default_slots(std::uint16_t elements) {
   return static_cast<std::uint32_t>(std::min<std::size_t>(fit / 256 * 256, 1U << 20));
 }
 
-// Blocks the signals that end us, for all threads, and returns a descriptor to read them from.
-int ending_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signalfd(-1, &signals, SFD_CLOEXEC);
-}
-
 int run(const Options& options) {
-  spdlog::set_default_logger(
-      std::make_shared<spdlog::logger>("switch", std::make_shared<spdlog::sinks::stderr_sink_mt>()));
-  spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
-
+  log_to_stderr("switch");
   const auto listen = net::parse_address(options.listen, 9000);
   if (!listen) return complain("--listen: " + listen.error().message);
   const auto http = net::parse_address(options.http, 9001);
@@ -110,10 +92,7 @@ int run(const Options& options) {
       (*server)->port(), mtu, plan.capabilities.elements, plan.capabilities.slots,
       (*dataplane)->segmentation() ? "segmentation offload" : "no segmentation offload");
 
-  signalfd_siginfo received{};
-  static_cast<void>(!::read(signals, &received, sizeof received));
-  ::close(signals);
-  spdlog::info("ending on {}", strsignal(static_cast<int>(received.ssi_signo)));
+  spdlog::info("ending on {}", await_ending(signals));
   registry.end_all("the switch is shutting down");
   // Members ask about once a second; those that do not are told by silence.
   for (int i = 0; i < 30 && registry.members_present() > 0; ++i)

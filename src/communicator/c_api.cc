@@ -28,8 +28,25 @@ static_assert(same(PASSING_FLOAT32, DataType::float32));
 static_assert(same(PASSING_FLOAT16, DataType::float16));
 static_assert(same(PASSING_BFLOAT16, DataType::bfloat16));
 static_assert(same(PASSING_INT32, DataType::int32));
+static_assert(same(PASSING_FLOAT64, DataType::float64));
+static_assert(same(PASSING_INT8, DataType::int8));
+static_assert(same(PASSING_UINT8, DataType::uint8));
+static_assert(same(PASSING_INT16, DataType::int16));
+static_assert(same(PASSING_UINT16, DataType::uint16));
+static_assert(same(PASSING_UINT32, DataType::uint32));
+static_assert(same(PASSING_INT64, DataType::int64));
+static_assert(same(PASSING_UINT64, DataType::uint64));
+static_assert(same(PASSING_BOOLEAN, DataType::boolean));
+static_assert(same(PASSING_BOOLEAN, passing::kDataTypes), "a type is missing in passing.h");
 static_assert(same(PASSING_SUM, Reduction::sum));
 static_assert(same(PASSING_AVERAGE, Reduction::average));
+static_assert(same(PASSING_PRODUCT, Reduction::product));
+static_assert(same(PASSING_MIN, Reduction::min));
+static_assert(same(PASSING_MAX, Reduction::max));
+static_assert(same(PASSING_BIT_AND, Reduction::bit_and));
+static_assert(same(PASSING_BIT_OR, Reduction::bit_or));
+static_assert(same(PASSING_BIT_XOR, Reduction::bit_xor));
+static_assert(same(PASSING_BIT_XOR, passing::kReductions), "a reduction is missing in passing.h");
 
 Expected<CallOptions> options_of(double timeout) {
   if (timeout == 0) return CallOptions{};
@@ -45,14 +62,14 @@ Expected<CallOptions> options_of(double timeout) {
 // Enumerators of a caller may have any value, and a cast to the C++ enumeration would cut it to 8 bits.
 Expected<DataType> type_of(passing_type type) {
   const auto value = static_cast<std::int64_t>(type);
-  if (value >= PASSING_FLOAT32 && value <= PASSING_INT32) return static_cast<DataType>(value);
-  return refuse(fmt::format("type is {}: must be PASSING_FLOAT32 (1) to PASSING_INT32 (4)", value));
+  if (value >= PASSING_FLOAT32 && value <= PASSING_BOOLEAN) return static_cast<DataType>(value);
+  return refuse(fmt::format("type is {}: must be PASSING_FLOAT32 (1) to PASSING_BOOLEAN (13)", value));
 }
 
 Expected<Reduction> reduction_of(passing_reduction reduction) {
   const auto value = static_cast<std::int64_t>(reduction);
-  if (value >= PASSING_SUM && value <= PASSING_AVERAGE) return static_cast<Reduction>(value);
-  return refuse(fmt::format("reduction is {}: must be PASSING_SUM (1) or PASSING_AVERAGE (2)", value));
+  if (value >= PASSING_SUM && value <= PASSING_BIT_XOR) return static_cast<Reduction>(value);
+  return refuse(fmt::format("reduction is {}: must be PASSING_SUM (1) to PASSING_BIT_XOR (8)", value));
 }
 
 /// Calls `begin`, which returns Expected<Operation>, and waits if the caller wants no handle.
@@ -72,6 +89,30 @@ passing_status start(passing_comm* comm, double timeout, passing_op** op, const 
     *op = handle.release();
     return {};
   });
+}
+
+/// The same for what has elements: `begin` gets their type, too.
+template <class Begin>
+passing_status start_typed(passing_comm* comm, passing_type type, double timeout, passing_op** op,
+                           const Begin& begin) {
+  return start(comm, timeout, op, [&](Communicator& with, const CallOptions& options) -> Expected<Operation> {
+    const auto data_type = type_of(type);
+    if (!data_type) return tl::unexpected<Error>(data_type.error());
+    return begin(with, *data_type, options);
+  });
+}
+
+/// The same for what reduces: `begin` gets type and reduction.
+template <class Begin>
+passing_status start_reducing(passing_comm* comm, passing_type type, passing_reduction reduction,
+                              double timeout, passing_op** op, const Begin& begin) {
+  return start_typed(
+      comm, type, timeout, op,
+      [&](Communicator& with, DataType data_type, const CallOptions& options) -> Expected<Operation> {
+        const auto how = reduction_of(reduction);
+        if (!how) return tl::unexpected<Error>(how.error());
+        return begin(with, data_type, *how, options);
+      });
 }
 
 template <class Get>
@@ -118,22 +159,94 @@ passing_status passing_check(const passing_comm* comm) {
 passing_status passing_all_reduce(passing_comm* comm, const void* input, void* output, size_t count,
                                   passing_type type, passing_reduction reduction, double timeout,
                                   passing_op** op) {
-  return start(comm, timeout, op, [&](Communicator& with, const CallOptions& options) -> Expected<Operation> {
-    const auto data_type = type_of(type);
-    if (!data_type) return tl::unexpected<Error>(data_type.error());
-    const auto how = reduction_of(reduction);
-    if (!how) return tl::unexpected<Error>(how.error());
-    return with.all_reduce(input, output, count, *data_type, *how, options);
-  });
+  return start_reducing(
+      comm, type, reduction, timeout, op,
+      [&](Communicator& with, DataType data_type, Reduction how, const CallOptions& options) {
+        return with.all_reduce(input, output, count, data_type, how, options);
+      });
+}
+
+passing_status passing_reduce(passing_comm* comm, const void* input, void* output, size_t count,
+                              passing_type type, passing_reduction reduction, uint32_t root, double timeout,
+                              passing_op** op) {
+  return start_reducing(
+      comm, type, reduction, timeout, op,
+      [&](Communicator& with, DataType data_type, Reduction how, const CallOptions& options) {
+        return with.reduce(input, output, count, data_type, how, root, options);
+      });
+}
+
+passing_status passing_reduce_scatter(passing_comm* comm, const void* input, void* output, size_t count,
+                                      passing_type type, passing_reduction reduction, double timeout,
+                                      passing_op** op) {
+  return start_reducing(
+      comm, type, reduction, timeout, op,
+      [&](Communicator& with, DataType data_type, Reduction how, const CallOptions& options) {
+        return with.reduce_scatter(input, output, count, data_type, how, options);
+      });
+}
+
+passing_status passing_all_gather(passing_comm* comm, const void* input, void* output, size_t count,
+                                  passing_type type, double timeout, passing_op** op) {
+  return start_typed(comm, type, timeout, op,
+                     [&](Communicator& with, DataType data_type, const CallOptions& options) {
+                       return with.all_gather(input, output, count, data_type, options);
+                     });
+}
+
+passing_status passing_all_gatherv(passing_comm* comm, const void* input, void* output, const size_t* counts,
+                                   passing_type type, double timeout, passing_op** op) {
+  return start_typed(
+      comm, type, timeout, op,
+      [&](Communicator& with, DataType data_type, const CallOptions& options) -> Expected<Operation> {
+        if (counts == nullptr) return is_null("counts");
+        return with.all_gatherv(input, output, {counts, counts + with.size()}, data_type, options);
+      });
+}
+
+passing_status passing_gather(passing_comm* comm, const void* input, void* output, size_t count,
+                              passing_type type, uint32_t root, double timeout, passing_op** op) {
+  return start_typed(comm, type, timeout, op,
+                     [&](Communicator& with, DataType data_type, const CallOptions& options) {
+                       return with.gather(input, output, count, data_type, root, options);
+                     });
+}
+
+passing_status passing_scatter(passing_comm* comm, const void* input, void* output, size_t count,
+                               passing_type type, uint32_t root, double timeout, passing_op** op) {
+  return start_typed(comm, type, timeout, op,
+                     [&](Communicator& with, DataType data_type, const CallOptions& options) {
+                       return with.scatter(input, output, count, data_type, root, options);
+                     });
+}
+
+passing_status passing_all_to_all(passing_comm* comm, const void* input, void* output, size_t count,
+                                  passing_type type, double timeout, passing_op** op) {
+  return start_typed(comm, type, timeout, op,
+                     [&](Communicator& with, DataType data_type, const CallOptions& options) {
+                       return with.all_to_all(input, output, count, data_type, options);
+                     });
+}
+
+passing_status passing_all_to_allv(passing_comm* comm, const void* input, const size_t* outgoing,
+                                   void* output, const size_t* incoming, passing_type type, double timeout,
+                                   passing_op** op) {
+  return start_typed(
+      comm, type, timeout, op,
+      [&](Communicator& with, DataType data_type, const CallOptions& options) -> Expected<Operation> {
+        if (outgoing == nullptr) return is_null("outgoing");
+        if (incoming == nullptr) return is_null("incoming");
+        return with.all_to_allv(input, {outgoing, outgoing + with.size()}, output,
+                                {incoming, incoming + with.size()}, data_type, options);
+      });
 }
 
 passing_status passing_broadcast(passing_comm* comm, void* buffer, size_t count, passing_type type,
                                  uint32_t root, double timeout, passing_op** op) {
-  return start(comm, timeout, op, [&](Communicator& with, const CallOptions& options) -> Expected<Operation> {
-    const auto data_type = type_of(type);
-    if (!data_type) return tl::unexpected<Error>(data_type.error());
-    return with.broadcast(buffer, count, *data_type, root, options);
-  });
+  return start_typed(comm, type, timeout, op,
+                     [&](Communicator& with, DataType data_type, const CallOptions& options) {
+                       return with.broadcast(buffer, count, data_type, root, options);
+                     });
 }
 
 passing_status passing_barrier(passing_comm* comm, double timeout, passing_op** op) {

@@ -9,6 +9,7 @@
 #include "communicator/settings.h"
 #include "net/hex.h"
 #include "net/member.h"
+#include "strategy/reduce.h"
 
 namespace passing {
 
@@ -39,6 +40,10 @@ class Communicator::Impl {
     state->end(fail(ErrorCode::invalid_argument, why));
     return Operation(state);
   }
+  /// The checks that all collectives with elements share, then begins it. `wrong` is what the caller found.
+  Operation collective(const char* name, const StatePtr& state, const strategy::Signature& signature,
+                       std::string wrong, const void* input, std::size_t input_elements, void* output,
+                       std::size_t output_elements) const;
   /// Everyone's blobs, by rank.
   Expected<std::vector<std::string>> exchange(std::string blob) const {
     const StatePtr state = prepare({});
@@ -62,7 +67,30 @@ std::string wrong_count(std::size_t count) {
 }
 
 std::string wrong_type(DataType type) {
-  return fmt::format("type is {}: must be float32, float16, bfloat16 or int32", static_cast<unsigned>(type));
+  return fmt::format("type is {}: must be one of DataType, 1 to {}", static_cast<unsigned>(type), kDataTypes);
+}
+
+bool apart(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
+  const auto first = reinterpret_cast<std::uintptr_t>(a);
+  const auto second = reinterpret_cast<std::uintptr_t>(b);
+  return a_bytes == 0 || b_bytes == 0 || first + a_bytes <= second || second + b_bytes <= first;
+}
+
+// What is wrong with a reduction of this type, or nothing.
+std::string wrong_reduction(DataType type, Reduction reduction) {
+  if (strategy::route(type, reduction) != strategy::Route::none) return "";
+  if (static_cast<unsigned>(reduction) < 1 || static_cast<unsigned>(reduction) > kReductions) {
+    return fmt::format("reduction is {}: must be one of Reduction, 1 to {}", static_cast<unsigned>(reduction),
+                       kReductions);
+  }
+  return fmt::format("{} cannot be reduced by {}: see the table in docs/numerics.md", to_string(type),
+                     to_string(reduction));
+}
+
+std::uint64_t hash_of(const std::vector<std::size_t>& counts) {
+  std::uint64_t hash = 14695981039346656037U;
+  for (const std::size_t each : counts) hash = (hash ^ each) * 1099511628211U;
+  return hash | 1;  // 0 means that there are none
 }
 
 }  // namespace
@@ -103,44 +131,175 @@ std::string Communicator::name_of(std::uint32_t rank) const {
                        : fmt::format("rank {} (of {}: no such rank)", rank, size());
 }
 
-Operation Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type,
-                                   Reduction reduction, const CallOptions& options) {
-  const StatePtr state = impl_->prepare(options);
-  if (size_of(type) == 0) return Impl::refuse(state, "all_reduce: " + wrong_type(type));
-  if (reduction != Reduction::sum && reduction != Reduction::average) {
-    return Impl::refuse(state, fmt::format("all_reduce: reduction is {}: must be sum or average",
-                                           static_cast<unsigned>(reduction)));
+Operation Communicator::Impl::collective(const char* name, const StatePtr& state,
+                                         const strategy::Signature& signature, std::string wrong,
+                                         const void* input, std::size_t input_elements, void* output,
+                                         std::size_t output_elements) const {
+  const bool reduces = signature.kind == Kind::all_reduce || signature.kind == Kind::reduce ||
+                       signature.kind == Kind::reduce_scatter;
+  if (size_of(signature.type) == 0) {
+    wrong = wrong_type(signature.type);
+  } else if (signature.count > kMostElements) {
+    wrong = wrong_count(signature.count);
+  } else if (signature.root >= config().size) {
+    wrong = fmt::format("root is {}: must be a rank, 0 to {}", signature.root, config().size - 1);
+  } else if (const std::string no = reduces ? wrong_reduction(signature.type, signature.reduction) : "";
+             !no.empty()) {
+    wrong = no;
+  } else if (input_elements > 0 && input == nullptr) {
+    wrong = "the input buffer is null";
+  } else if (output_elements > 0 && output == nullptr) {
+    wrong = "the output buffer is null";
   }
-  if (count > kMostElements) return Impl::refuse(state, "all_reduce: " + wrong_count(count));
-  if (count > 0 && (input == nullptr || output == nullptr)) {
-    return Impl::refuse(state, fmt::format("all_reduce of {} elements: the {} buffer is null", count,
-                                           input == nullptr ? "input" : "output"));
-  }
-  const auto from = reinterpret_cast<std::uintptr_t>(input);
-  const auto to = reinterpret_cast<std::uintptr_t>(output);
-  const std::size_t bytes = count * size_of(type);
-  if (from != to && from < to + bytes && to < from + bytes)
-    return Impl::refuse(state, "all_reduce: input and output overlap; they must be the same or apart");
-  state->call.signature = {.kind = Kind::all_reduce, .type = type, .reduction = reduction, .count = count};
+  if (!wrong.empty()) return refuse(state, fmt::format("{}: {}", name, wrong));
+  state->call.signature = signature;
   state->call.input = input;
   state->call.output = output;
-  return impl_->begin(state);
+  return begin(state);
+}
+
+namespace {
+
+// Input and output of a reduction: the same, or apart.
+std::string wrong_overlap(const void* input, const void* output, std::size_t bytes) {
+  const bool good = input == output || apart(input, bytes, output, bytes);
+  return good ? "" : "input and output overlap; they must be the same or apart";
+}
+
+std::string must_be_apart(const void* input, std::size_t input_bytes, const void* output,
+                          std::size_t output_bytes) {
+  return apart(input, input_bytes, output, output_bytes) ? ""
+                                                         : "input and output overlap; they must be apart";
+}
+
+}  // namespace
+
+Operation Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type,
+                                   Reduction reduction, const CallOptions& options) {
+  return impl_->collective("all_reduce", impl_->prepare(options),
+                           {.kind = Kind::all_reduce, .type = type, .reduction = reduction, .count = count},
+                           wrong_overlap(input, output, count * size_of(type)), input, count, output, count);
+}
+
+Operation Communicator::reduce(const void* input, void* output, std::size_t count, DataType type,
+                               Reduction reduction, std::uint32_t root, const CallOptions& options) {
+  const bool here = root == rank();
+  return impl_->collective(
+      "reduce", impl_->prepare(options),
+      {.kind = Kind::reduce, .type = type, .reduction = reduction, .root = root, .count = count},
+      here ? wrong_overlap(input, output, count * size_of(type)) : "", input, count, output,
+      here ? count : 0);
+}
+
+Operation Communicator::reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
+                                       Reduction reduction, const CallOptions& options) {
+  const std::size_t bytes = count * size_of(type);
+  return impl_->collective(
+      "reduce_scatter", impl_->prepare(options),
+      {.kind = Kind::reduce_scatter, .type = type, .reduction = reduction, .count = count},
+      must_be_apart(input, bytes * size(), output, bytes), input, count * size(), output, count);
+}
+
+Operation Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type,
+                                   const CallOptions& options) {
+  const std::size_t bytes = count * size_of(type);
+  const auto* own = static_cast<const std::byte*>(output) + rank() * bytes;
+  const StatePtr state = impl_->prepare(options);
+  state->call.incoming.assign(size(), count);
+  return impl_->collective("all_gather", state, {.kind = Kind::all_gather, .type = type, .count = count},
+                           input == own ? "" : must_be_apart(input, bytes, output, bytes * size()), input,
+                           count, output, count * size());
+}
+
+Operation Communicator::all_gatherv(const void* input, void* output, const std::vector<std::size_t>& counts,
+                                    DataType type, const CallOptions& options) {
+  const StatePtr state = impl_->prepare(options);
+  if (counts.size() != size())
+    return Impl::refuse(state, fmt::format("all_gatherv: {} counts for {} ranks", counts.size(), size()));
+  std::size_t total = 0;
+  std::size_t before = 0;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (counts[r] > kMostElements) return Impl::refuse(state, "all_gatherv: " + wrong_count(counts[r]));
+    if (r < rank()) before += counts[r];
+    total += counts[r];
+  }
+  const std::size_t width = size_of(type);
+  const auto* own = static_cast<const std::byte*>(output) + before * width;
+  state->call.incoming.assign(counts.begin(), counts.end());
+  return impl_->collective(
+      "all_gatherv", state,
+      {.kind = Kind::all_gather, .type = type, .count = total, .shape = hash_of(counts)},
+      input == own ? "" : must_be_apart(input, counts[rank()] * width, output, total * width), input,
+      counts[rank()], output, total);
+}
+
+Operation Communicator::gather(const void* input, void* output, std::size_t count, DataType type,
+                               std::uint32_t root, const CallOptions& options) {
+  const std::size_t bytes = count * size_of(type);
+  const bool here = root == rank();
+  const auto* own = static_cast<const std::byte*>(output) + rank() * bytes;
+  return impl_->collective("gather", impl_->prepare(options),
+                           {.kind = Kind::gather, .type = type, .root = root, .count = count},
+                           !here || input == own ? "" : must_be_apart(input, bytes, output, bytes * size()),
+                           input, count, output, here ? count * size() : 0);
+}
+
+Operation Communicator::scatter(const void* input, void* output, std::size_t count, DataType type,
+                                std::uint32_t root, const CallOptions& options) {
+  const std::size_t bytes = count * size_of(type);
+  const bool here = root == rank();
+  const auto* own = static_cast<const std::byte*>(input) + rank() * bytes;
+  return impl_->collective("scatter", impl_->prepare(options),
+                           {.kind = Kind::scatter, .type = type, .root = root, .count = count},
+                           !here || output == own ? "" : must_be_apart(input, bytes * size(), output, bytes),
+                           input, here ? count * size() : 0, output, count);
+}
+
+Operation Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type,
+                                   const CallOptions& options) {
+  const std::size_t bytes = count * size_of(type) * size();
+  const StatePtr state = impl_->prepare(options);
+  state->call.outgoing.assign(size(), count);
+  state->call.incoming.assign(size(), count);
+  return impl_->collective("all_to_all", state, {.kind = Kind::all_to_all, .type = type, .count = count},
+                           must_be_apart(input, bytes, output, bytes), input, count * size(), output,
+                           count * size());
+}
+
+Operation Communicator::all_to_allv(const void* input, const std::vector<std::size_t>& outgoing, void* output,
+                                    const std::vector<std::size_t>& incoming, DataType type,
+                                    const CallOptions& options) {
+  const StatePtr state = impl_->prepare(options);
+  if (outgoing.size() != size() || incoming.size() != size()) {
+    return Impl::refuse(state, fmt::format("all_to_allv: {} outgoing and {} incoming counts for {} ranks",
+                                           outgoing.size(), incoming.size(), size()));
+  }
+  std::size_t out = 0;
+  std::size_t in = 0;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (std::max(outgoing[r], incoming[r]) > kMostElements)
+      return Impl::refuse(state, "all_to_allv: " + wrong_count(std::max(outgoing[r], incoming[r])));
+    out += outgoing[r];
+    in += incoming[r];
+  }
+  if (outgoing[rank()] != incoming[rank()]) {
+    return Impl::refuse(state, fmt::format("all_to_allv: {} elements for this rank itself, but {} from it",
+                                           outgoing[rank()], incoming[rank()]));
+  }
+  state->call.outgoing.assign(outgoing.begin(), outgoing.end());
+  state->call.incoming.assign(incoming.begin(), incoming.end());
+  // Counts differ between ranks: they are no part of the agreement, but every pair finds out.
+  return impl_->collective(
+      "all_to_allv", state,
+      {.kind = Kind::all_to_all, .type = type, .count = size() == 1 ? in : 0, .shape = 1},
+      must_be_apart(input, out * size_of(type), output, in * size_of(type)), input, out, output, in);
 }
 
 Operation Communicator::broadcast(void* buffer, std::size_t count, DataType type, std::uint32_t root,
                                   const CallOptions& options) {
-  const StatePtr state = impl_->prepare(options);
-  if (size_of(type) == 0) return Impl::refuse(state, "broadcast: " + wrong_type(type));
-  if (count > kMostElements) return Impl::refuse(state, "broadcast: " + wrong_count(count));
-  if (root >= size()) {
-    return Impl::refuse(state,
-                        fmt::format("broadcast: root is {}: must be a rank, 0 to {}", root, size() - 1));
-  }
-  if (count > 0 && buffer == nullptr)
-    return Impl::refuse(state, fmt::format("broadcast of {} elements: the buffer is null", count));
-  state->call.signature = {.kind = Kind::broadcast, .type = type, .root = root, .count = count};
-  state->call.output = buffer;
-  return impl_->begin(state);
+  return impl_->collective("broadcast", impl_->prepare(options),
+                           {.kind = Kind::broadcast, .type = type, .root = root, .count = count}, "", nullptr,
+                           0, buffer, count);
 }
 
 Operation Communicator::barrier(const CallOptions& options) {

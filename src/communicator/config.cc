@@ -37,12 +37,27 @@ Expected<void> check_ranks(const Config& c) {
   return {};
 }
 
+bool uses_servers(const std::string& strategy) { return strategy == "ps" || strategy == "ps_hierarchical"; }
+
 Expected<void> check_strategy(const Config& c) {
   const std::string strategy = chosen_strategy(c);
   const auto known = strategies();
   if (std::find(known.begin(), known.end(), strategy) == known.end()) {
-    return refuse(
-        fmt::format("strategy is '{}': must be {} (PASSING_STRATEGY)", strategy, fmt::join(known, " or ")));
+    return refuse(fmt::format("strategy is '{}': must be one of {} (PASSING_STRATEGY)", strategy,
+                              fmt::join(known, ", ")));
+  }
+  if (const auto servers = chosen_servers(c); c.size > 1 && uses_servers(strategy)) {
+    const auto empty = std::find(servers.begin(), servers.end(), "");
+    if (servers.empty() || empty != servers.end()) {
+      return refuse(fmt::format(
+          "servers is '{}': the strategy '{}' wants HOST:PORT of each parameter server, separated "
+          "by commas (PASSING_SERVERS)",
+          c.servers, strategy));
+    }
+    if (c.size + servers.size() > kMostRanks) {
+      return refuse(fmt::format("size is {}: with {} servers it must be at most {} (PASSING_SIZE)", c.size,
+                                servers.size(), kMostRanks - servers.size()));
+    }
   }
   if (strategy != "in_network") return {};
   if (c.controller.empty()) {
@@ -116,7 +131,20 @@ Expected<void> Config::validate() const {
       .and_then([&] { return check_limits(*this); });
 }
 
-std::vector<std::string> strategies() { return {"ring", "in_network"}; }
+std::vector<std::string> strategies() {
+  return {"ring", "halving_doubling", "in_network", "ps", "ps_hierarchical", "ps_sharded"};
+}
+
+std::vector<std::string> chosen_servers(const Config& config) {
+  std::vector<std::string> servers;
+  if (!uses_servers(chosen_strategy(config)) || config.servers.empty()) return servers;
+  for (std::size_t at = 0; at <= config.servers.size();) {
+    const std::size_t comma = std::min(config.servers.find(',', at), config.servers.size());
+    servers.push_back(config.servers.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return servers;
+}
 
 std::string chosen_strategy(const Config& config) {
   if (!config.strategy.empty()) return config.strategy;

@@ -12,12 +12,15 @@
 #include "net/address.h"
 #include "net/member.h"
 #include "net/rendezvous.h"
+#include "strategy/reduce.h"
 
 namespace passing {
 namespace {
 
 // Collectives that run at the same time: the next one fills what the last one leaves of the links.
 constexpr std::size_t kAtOnce = 8;
+// Calls that may be under way without having been announced.
+constexpr std::size_t kAnnouncements = 16;
 
 std::string host_label(const Config& config) {
   if (!config.host.empty()) return config.host;
@@ -81,6 +84,7 @@ Expected<std::unique_ptr<Engine>> Engine::create(Config config) {
   engine->mailbox_ = std::move(*mailbox);
   engine->process_ = getpid();
   if (auto met = engine->meet(); !met) return tl::unexpected(met.error());
+  engine->mailbox_->set_worker(engine.get());
   auto thread = start_thread([raw = engine.get()] { raw->run(); });
   if (!thread) return tl::unexpected(thread.error());
   engine->thread_ = std::move(*thread);
@@ -98,16 +102,20 @@ Expected<void> Engine::meet() {
                    .size = config_.size};
   ground_.rank = config_.rank;
   ground_.size = config_.size;
-  ground_.contacts.resize(config_.size);
-  left_.resize(config_.size);
+  const auto servers = chosen_servers(config_);
+  const std::size_t peers = config_.size + servers.size();
+  ground_.contacts.resize(peers);
+  left_.resize(peers);
   if (config_.size == 1) {
     own.address = "this process";
     names_ = {own.name()};
     return {};
   }
-  const auto local = net::own_address(config_.address, config_.controller);
+  // By the way to what all ranks must reach.
+  const auto local = net::own_address(
+      config_.address, config_.controller.empty() && !servers.empty() ? servers[0] : config_.controller);
   if (!local) return tl::unexpected(local.error());
-  auto mesh = net::Mesh::create(config_.rank, config_.size, *local);
+  auto mesh = net::Mesh::create(config_.rank, static_cast<std::uint32_t>(peers), *local);
   if (!mesh) return tl::unexpected(mesh.error());
   mesh_ = std::move(*mesh);
   ground_.mesh = mesh_.get();
@@ -117,8 +125,10 @@ Expected<void> Engine::meet() {
   const auto all = check(own, *blobs);
   if (!all) return tl::unexpected(all.error());
   std::vector<net::SocketAddress> addresses;
+  std::vector<std::string> hosts;
   for (const Introduction& each : *all) {
     names_.push_back(each.name());
+    hosts.push_back(each.host);
     const auto address = net::parse_numeric_address(each.address);
     if (!address) return tl::unexpected(address.error());
     addresses.push_back(*address);
@@ -127,10 +137,19 @@ Expected<void> Engine::meet() {
   for (const std::string& blob : *blobs) {
     for (const char each : blob) group = (group ^ static_cast<unsigned char>(each)) * 1099511628211U;
   }
-  mesh_->introduce(std::move(addresses), group);
-  auto made = strategy::make_strategy(config_.strategy, {config_, names_});
+  auto made = strategy::make_strategy(config_.strategy, {.config = config_,
+                                                         .names = names_,
+                                                         .hosts = std::move(hosts),
+                                                         .servers = servers,
+                                                         .address = own.address,
+                                                         .group = group});
   if (!made) return tl::unexpected(made.error());
   strategy_ = std::move(*made);
+  for (const net::Place& server : strategy_->servers()) {
+    names_.push_back(server.name);
+    addresses.push_back(server.address);
+  }
+  mesh_->introduce(std::move(addresses), group);
   config_.exchange = nullptr;  // may refer to what ends with the call
   return {};
 }
@@ -148,17 +167,14 @@ void Engine::run() {
   pthread_setname_np(pthread_self(), "passing");
 
   std::vector<pollfd> sources;
-  try {
-    while (!stop_ && !failure_) {
-      turn(sources);
-      if (!failure_ && !stop_) wait(sources);
-    }
-    take_post();
-  } catch (const std::exception& problem) {
-    fail_group({ErrorCode::no_capacity,
-                fmt::format("{}: {}; give it more memory", names_[config_.rank], problem.what()),
-                {static_cast<std::uint16_t>(config_.rank)}});
+  while (!work(sources)) {
   }
+  const std::lock_guard lock(mailbox_->turns());
+  mailbox_->set_worker(nullptr);
+  guarded([&] {
+    take_post(true);
+    if (!failure_) announce();  // before the farewell
+  });
   if (!failure_ && (!queue_.empty() || !running_.empty())) {
     failure_ = Error{ErrorCode::cancelled,
                      fmt::format("{} has closed its communicator before the end of {}", names_[config_.rank],
@@ -174,7 +190,7 @@ void Engine::run() {
 
 // Does all that can be done now. `sources` are those of the last wait, or empty.
 void Engine::turn(std::span<const pollfd> sources) {
-  take_post();
+  take_post(!sources.empty() && sources[0].revents != 0);
   if (strategy_) strategy_->progress(sources.size() > 2 ? sources.subspan(2) : std::span<const pollfd>());
   if (mesh_ && (sources.empty() || sources[1].revents != 0)) {
     mesh_->progress();
@@ -186,15 +202,26 @@ void Engine::turn(std::span<const pollfd> sources) {
   check_points();
 }
 
-void Engine::take_post() {
-  Mailbox::Post post = mailbox_->take();
+void Engine::take_post(bool readable) {
+  Mailbox::Post post = mailbox_->take(readable);
+  // What cannot be taken any more for want of memory must still end.
+  struct Rest {
+    std::vector<StatePtr>& states;
+    std::size_t taken = 0;
+    ~Rest() {
+      for (; taken < states.size(); ++taken)
+        states[taken]->end(tl::unexpected(Error{ErrorCode::no_capacity, "no memory", {}}));
+    }
+  } rest{post.submitted};
   for (const StatePtr& state : post.submitted) {
     if (state->what != Operation::State::What::collective) {
       begin_point(state);
+      ++rest.taken;
       continue;
     }
-    ++called_;
     queue_.push_back(state);
+    ++rest.taken;
+    ++called_;
     if (!mesh_) continue;
     if (const auto gone = gone_before(called_); !gone.empty()) {
       fail_group({ErrorCode::peer_lost,
@@ -202,20 +229,28 @@ void Engine::take_post() {
     }
     mine_.push_back(state->call.signature);
     compare_announcements();
-    tell((config_.rank + 1) % config_.size,
-         {.type = Control::Type::announce, .number = state->call.number, .signature = state->call.signature});
+    unannounced_.emplace_back(state->call.number, state->call.signature);
+    if (unannounced_.size() >= kAnnouncements) announce();
   }
   for (const StatePtr& state : post.cancelled) on_cancelled(state);
+}
+
+// What is called, to the right neighbour: soon, but not one by one where many small ones follow each other.
+void Engine::announce() {
+  for (const auto& [number, signature] : std::exchange(unannounced_, {})) {
+    tell((config_.rank + 1) % config_.size,
+         {.type = Control::Type::announce, .number = number, .signature = signature});
+  }
 }
 
 // Begins what may begin, and runs it as far as it goes; ends what has ended.
 void Engine::begin_collectives() {
   for (;;) {
     while (!failure_ && running_.size() < kAtOnce && !queue_.empty()) {
-      const StatePtr state = queue_.front();
-      queue_.pop_front();
-      begin(state);
+      begin(StatePtr(queue_.front()));
+      queue_.pop_front();  // if that has thrown, it is still there to be ended
     }
+    if (mesh_ && ground_.ready.empty()) mesh_->flush();
     if (ground_.ready.empty()) return;
     resume_ready();
   }
@@ -224,11 +259,19 @@ void Engine::begin_collectives() {
 void Engine::begin(const StatePtr& state) {
   using strategy::Kind;
   strategy::Call& call = state->call;
-  const bool nothing = call.signature.count == 0 &&
-                       (call.signature.kind == Kind::all_reduce || call.signature.kind == Kind::broadcast);
+  const bool nothing = call.signature.count == 0 && call.signature.shape == 0 &&
+                       call.signature.kind != Kind::barrier && call.signature.kind != Kind::exchange;
   if (config_.size == 1 || nothing) {
-    if (call.signature.kind == Kind::all_reduce && call.bytes() > 0 && call.output != call.input)
-      std::memcpy(call.output, call.input, call.bytes());
+    // Every collective of one rank gives back what it was given.
+    if (call.input != nullptr && call.bytes() > 0) {
+      if (call.signature.type == DataType::boolean && call.signature.reduction != Reduction{}) {
+        // But for truth, which is 1.
+        strategy::combine(DataType::boolean, Reduction::max, call.input, call.input, call.signature.count,
+                          call.output);
+      } else if (call.output != call.input) {
+        std::memmove(call.output, call.input, call.bytes());
+      }
+    }
     if (call.signature.kind == Kind::exchange) call.blobs = {call.blob};
     state->end({});
     return;
@@ -244,6 +287,12 @@ void Engine::begin(const StatePtr& state) {
     case Kind::broadcast: running->task = strategy::broadcast(context, call); break;
     case Kind::barrier: running->task = strategy::barrier(context); break;
     case Kind::exchange: running->task = strategy::exchange(context, call); break;
+    case Kind::reduce: running->task = strategy::reduce(context, call); break;
+    case Kind::reduce_scatter: running->task = strategy::reduce_scatter(context, call); break;
+    case Kind::all_gather: running->task = strategy::all_gather(context, call); break;
+    case Kind::gather: running->task = strategy::gather(context, call); break;
+    case Kind::scatter: running->task = strategy::scatter(context, call); break;
+    case Kind::all_to_all: running->task = strategy::all_to_all(context, call); break;
   }
   running_.push_back(std::move(running));
   running_.back()->task.start();
@@ -316,8 +365,8 @@ void Engine::check_points() {
 // A strategy that watches deadlines itself gets the time to find out who is missing.
 Time Engine::limit_of(const Operation::State& state) const {
   constexpr Duration kStrategyGrace = 7 * kSecond;
-  const bool watched =
-      strategy_ && strategy_->watches_deadlines() && state.call.signature.kind == strategy::Kind::all_reduce;
+  const bool watched = strategy_ && state.call.signature.kind == strategy::Kind::all_reduce &&
+                       strategy_->watches_deadlines(state.call);
   return state.call.deadline + (watched ? kStrategyGrace : 0);
 }
 
@@ -334,22 +383,6 @@ Time Engine::next_wake() const {
   for (const Suspicion& each : suspicions_) next = std::min(next, each.due);
   if (strategy_) next = std::min(next, strategy_->next_timer().value_or(INT64_MAX));
   return next;
-}
-
-void Engine::wait(std::vector<pollfd>& sources) {
-  sources.clear();
-  sources.push_back({mailbox_->descriptor(), POLLIN, 0});
-  sources.push_back({mesh_ ? mesh_->descriptor() : -1, POLLIN, 0});
-  if (strategy_) strategy_->wait_on(sources);
-  const Time next = next_wake();
-  timespec left{};
-  if (next != INT64_MAX) {
-    const Duration time = std::max<Duration>(0, next - net::monotonic_now());
-    left = {time / kSecond, time % kSecond};
-  }
-  if (ppoll(sources.data(), sources.size(), next == INT64_MAX ? nullptr : &left, nullptr) <= 0) {
-    for (pollfd& each : sources) each.revents = 0;
-  }
 }
 
 }  // namespace passing

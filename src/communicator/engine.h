@@ -17,17 +17,18 @@
 
 namespace passing {
 
-/// Created and destroyed by any thread; everything else happens on its own. Others talk to its mailbox.
+/// Created and destroyed by any thread; everything else happens on its own, or on one that waits for an
+/// operation (engine_drive.cc). Others talk to its mailbox.
 ///
 /// Every collective is announced to the right neighbour, so that a rank that calls something else is found
 /// out by its left one, whatever pattern of messages the two would have used. A failure is told to everyone
 /// and ends the engine; it ends operations only after the mesh is gone, so that no buffer of theirs is
 /// touched any more.
-class Engine {
+class Engine : private Worker {
  public:
   static Expected<std::unique_ptr<Engine>> create(Config config);
   /// Leaves the group. What has not ended fails, here and everywhere.
-  ~Engine();
+  ~Engine() override;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -69,15 +70,25 @@ class Engine {
   // engine.cc: the loop
   void run();
   void turn(std::span<const pollfd> sources);
-  void take_post();
+  void take_post(bool readable);
   void begin_collectives();
   void begin(const StatePtr& state);
   void resume_ready();
   void begin_point(const StatePtr& state);
   void check_points();
-  void wait(std::vector<pollfd>& sources);
   Time limit_of(const Operation::State& state) const;
   Time next_wake() const;
+  void announce();
+
+  // engine_drive.cc: who does the work
+  bool work(std::vector<pollfd>& sources);
+  void stand_back();
+  Duration prepare(std::vector<pollfd>& sources);
+  void work_until(const Operation::State& state) override;
+  void begin_now(const Operation::State& state) override;
+  void look(bool around);
+  void hand_back();
+  void guarded(const std::function<void()>& body);
 
   // engine_faults.cc: what goes wrong
   void hear();
@@ -100,7 +111,7 @@ class Engine {
   std::vector<std::uint16_t> gone_before(std::uint64_t number) const;
 
   Config config_;
-  std::vector<std::string> names_;
+  std::vector<std::string> names_;  // of the ranks, then of servers
   std::shared_ptr<Mailbox> mailbox_;
   int process_ = 0;
 
@@ -111,17 +122,25 @@ class Engine {
   std::deque<std::unique_ptr<Running>> running_;
   std::deque<Point> points_;
 
-  std::deque<strategy::Signature> mine_;    // announced to the right, not yet compared
+  std::vector<std::pair<std::uint64_t, strategy::Signature>> unannounced_;  // calls, by number
+  std::deque<strategy::Signature> mine_;    // announced to the right or about to be, not yet compared
   std::deque<strategy::Signature> theirs_;  // announced by the left, the same
   std::uint64_t compared_ = 0;
   std::uint64_t called_ = 0;
-  std::vector<std::optional<std::uint64_t>> left_;  // after so many collectives, by rank
+  std::vector<std::optional<std::uint64_t>> left_;  // after so many collectives, by rank; servers never
   std::vector<Suspicion> suspicions_;
   std::optional<Inquiry> inquiry_;
   std::optional<Error> failure_;
   bool told_ = false;  // the failure came from another rank, which has told everyone
 
   std::atomic<bool> stop_ = false;
+  std::atomic<bool> polling_ = false;  // the thread waits for everything
+  std::atomic<bool> helping_ = false;  // another thread works,
+  std::atomic<Time> helped_at_ = 0;    // or did, and left nothing over
+  std::atomic<std::uint64_t> helps_ = 0;
+  std::atomic<bool> resting_ = false;  // the thread stands back for longer
+  std::uint64_t seen_helps_ = 0;       // by the thread
+  Duration standing_back_ = kMicrosecond;
   std::thread thread_;
 };
 

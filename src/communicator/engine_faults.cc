@@ -138,9 +138,13 @@ void Engine::on_broken_transfer(const StatePtr& state, const net::Transfer& tran
   using Status = net::Transfer::Status;
   if (transfer.status == Status::cancelled) return;  // by us
   const bool lost = transfer.status == Status::failed;
+  std::string what = lost ? "is lost" : "called another operation";
+  if (transfer.status == Status::wrong_length) {
+    what = fmt::format("sent {} bytes where {} were expected: do the counts of all ranks agree?",
+                       transfer.bytes, transfer.expected);
+  }
   Error error{lost ? ErrorCode::peer_lost : ErrorCode::disagreement,
-              lost ? fmt::format("{}: {} is lost", state->describe(), names_[transfer.peer])
-                   : fmt::format("{}: {} called another operation", state->describe(), names_[transfer.peer]),
+              fmt::format("{}: {} {}", state->describe(), names_[transfer.peer], what),
               {id(transfer.peer)}};
   suspicions_.push_back({net::monotonic_now() + kExplanation, std::move(error), std::nullopt});
 }
@@ -250,6 +254,8 @@ void Engine::conclude() {
 
 // Only notes it: this may be called from within a collective.
 void Engine::fail_group(Error error) {
+  // Servers are named in the message, but are no ranks.
+  std::erase_if(error.members, [this](std::uint16_t each) { return each >= config_.size; });
   if (!failure_) failure_ = std::move(error);
 }
 
@@ -270,7 +276,9 @@ void Engine::end_all(Error error) {
   strategy_.reset();
   mesh_.reset();
   for (const auto& each : running_) each->state->end(tl::unexpected(error));
-  for (const StatePtr& each : queue_) each->end(tl::unexpected(error));
+  for (const StatePtr& each : queue_) {
+    if (!each->ended) each->end(tl::unexpected(error));
+  }
   for (const Point& each : points_) {
     if (!each.state->ended) each.state->end(tl::unexpected(error));
   }

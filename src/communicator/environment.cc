@@ -173,7 +173,7 @@ Expected<void> read_token(std::string& token) {
 // Settings whose variable is PASSING_ and their name.
 Expected<void> read_plain(Config& config) {
   for (const char* name : {"host", "address", "strategy", "directory", "controller", "timeout",
-                           "create_timeout", "lanes", "slots"}) {
+                           "create_timeout", "lanes", "slots", "servers"}) {
     std::string set_by = std::string("PASSING_") + name;
     for (char& c : set_by) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     const auto value = variable(set_by.c_str());

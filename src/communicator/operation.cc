@@ -15,6 +15,7 @@ namespace passing {
 Expected<void> Operation::wait() const {
   // In a fork nobody is left to end it.
   if (state_->mailbox && state_->mailbox->foreign() && !test()) return state_->mailbox->fork_error();
+  if (state_->mailbox && !test()) state_->mailbox->help(*state_);
   state_->ended.wait(false, std::memory_order_acquire);
   return state_->outcome;
 }
@@ -69,10 +70,19 @@ void Mailbox::submit(const StatePtr& state) {
       state->end(tl::unexpected(*closed_));
       return;
     }
-    if (state->what == Operation::State::What::collective) state->call.number = next_number_++;
     post_.submitted.push_back(state);
+    if (state->what == Operation::State::What::collective) state->call.number = next_number_++;
   }
-  wake();
+  if (!attended_) return wake();
+  const std::unique_lock lock(turns_, std::try_to_lock);
+  if (!lock || worker_ == nullptr) return wake();
+  news_ = true;
+  worker_->begin_now(*state);
+}
+
+void Mailbox::help(const Operation::State& state) {
+  const std::unique_lock lock(turns_, std::try_to_lock);
+  if (lock && worker_ != nullptr) worker_->work_until(state);
 }
 
 void Mailbox::cancel(const StatePtr& state) {
@@ -96,7 +106,8 @@ std::optional<Error> Mailbox::closed() const {
   return closed_;
 }
 
-Mailbox::Post Mailbox::take() {
+Mailbox::Post Mailbox::take(bool readable) {
+  if (!news_.exchange(false) && !readable) return {};
   std::uint64_t count = 0;
   static_cast<void>(!::read(wake_, &count, sizeof count));
   const std::lock_guard lock(mutex_);
@@ -109,6 +120,7 @@ std::uint64_t Mailbox::collectives() const {
 }
 
 void Mailbox::wake() const {
+  news_ = true;
   const std::uint64_t one = 1;
   static_cast<void>(!::write(wake_, &one, sizeof one));
 }

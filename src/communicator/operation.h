@@ -42,6 +42,16 @@ struct Operation::State {
 
 using StatePtr = std::shared_ptr<Operation::State>;
 
+/// Who does the work. Called by who holds Mailbox::turns().
+class Worker {
+ public:
+  virtual ~Worker() = default;
+  /// Works until the operation has ended, or cannot go on here.
+  virtual void work_until(const Operation::State& state) = 0;
+  /// Begins an operation that has just been submitted, if that is quickly done.
+  virtual void begin_now(const Operation::State& state) = 0;
+};
+
 /// Between the threads that call and the one that works. Outlives the communicator as long as operations do.
 class Mailbox {
  public:
@@ -63,7 +73,15 @@ class Mailbox {
     std::vector<StatePtr> submitted;
     std::vector<StatePtr> cancelled;
   };
-  Post take();
+  /// `readable`: its descriptor is known to be so.
+  Post take(bool readable = true);
+
+  /// Whoever waits may work himself, if nobody does at the moment.
+  void help(const Operation::State& state);
+  std::mutex& turns() { return turns_; }
+  void set_worker(Worker* worker) { worker_ = worker; }
+  /// Callers that wait do the work lately: the communicator's thread need not be woken for what they submit.
+  void set_attended(bool attended) { attended_ = attended; }
   std::uint64_t collectives() const;
 
   /// Readable when there is something to take; wake() makes it so.
@@ -73,6 +91,10 @@ class Mailbox {
  private:
   explicit Mailbox(int wake);
 
+  std::mutex turns_;
+  Worker* worker_ = nullptr;  // with turns_
+  std::atomic<bool> attended_ = false;
+  mutable std::atomic<bool> news_ = false;  // saves a look at the descriptor
   mutable std::mutex mutex_;
   Post post_;
   std::uint64_t next_number_ = 0;

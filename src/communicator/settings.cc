@@ -66,6 +66,7 @@ constexpr Setting kSettings[] = {
     {"create_timeout", seconds<&Config::create_timeout>},
     {"lanes", number<&Config::lanes>},
     {"slots", number<&Config::slots>},
+    {"servers", text<&Config::servers>},
 };
 
 tl::unexpected<Error> unknown_setting(const char* name) {

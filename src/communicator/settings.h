@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "net/limits.h"
 #include "passing/config.h"
@@ -18,6 +19,9 @@ Expected<void> set_by_name(Config& config, const char* name, const char* value, 
 
 /// The strategy, or the one that an empty setting stands for.
 std::string chosen_strategy(const Config& config);
+
+/// The parameter servers of a strategy that uses them.
+std::vector<std::string> chosen_servers(const Config& config);
 
 /// What is derived from a job's name ("JOB.rendezvous") must suit the controller too.
 constexpr std::size_t kLongestJob = net::kLongestName - 28;

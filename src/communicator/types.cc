@@ -1,33 +1,48 @@
 #include "passing/types.h"
 
+#include <array>
+
 namespace passing {
+namespace {
+
+struct Named {
+  const char* name;
+  std::size_t size;
+};
+
+// By the values of the enumerations.
+constexpr std::array<Named, kDataTypes + 1> kTypes = {{{"?", 0},
+                                                       {"float32", 4},
+                                                       {"float16", 2},
+                                                       {"bfloat16", 2},
+                                                       {"int32", 4},
+                                                       {"float64", 8},
+                                                       {"int8", 1},
+                                                       {"uint8", 1},
+                                                       {"int16", 2},
+                                                       {"uint16", 2},
+                                                       {"uint32", 4},
+                                                       {"int64", 8},
+                                                       {"uint64", 8},
+                                                       {"bool", 1}}};
+constexpr std::array<const char*, kReductions + 1> kNames = {"?",   "sum",     "average", "product", "min",
+                                                             "max", "bit_and", "bit_or",  "bit_xor"};
+
+}  // namespace
 
 const char* to_string(DataType type) {
-  switch (type) {
-    case DataType::float32: return "float32";
-    case DataType::float16: return "float16";
-    case DataType::bfloat16: return "bfloat16";
-    case DataType::int32: return "int32";
-  }
-  return "?";
+  const auto code = static_cast<std::size_t>(type);
+  return kTypes[code < kTypes.size() ? code : 0].name;
 }
 
 const char* to_string(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::sum: return "sum";
-    case Reduction::average: return "average";
-  }
-  return "?";
+  const auto code = static_cast<std::size_t>(reduction);
+  return kNames[code < kNames.size() ? code : 0];
 }
 
 std::size_t size_of(DataType type) {
-  switch (type) {
-    case DataType::float32:
-    case DataType::int32: return 4;
-    case DataType::float16:
-    case DataType::bfloat16: return 2;
-  }
-  return 0;
+  const auto code = static_cast<std::size_t>(type);
+  return kTypes[code < kTypes.size() ? code : 0].size;
 }
 
 }  // namespace passing

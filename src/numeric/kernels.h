@@ -3,9 +3,12 @@
 // Callers must be in the floating-point mode of FloatMode (float_mode.h).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "passing/types.h"
 
 namespace passing::numeric {
 
@@ -38,16 +41,14 @@ struct Kernels {
   void (*dequantise_f16)(const void* in, std::size_t n, DequantiseScale scale, void* out);
   void (*dequantise_bf16)(const void* in, std::size_t n, DequantiseScale scale, void* out);
 
-  /// out = a + b, as IEEE has it (int32: modulo 2^32). Any of the three may be the same.
-  void (*sum_f32)(const void* a, const void* b, std::size_t n, void* out);
-  void (*sum_f16)(const void* a, const void* b, std::size_t n, void* out);
-  void (*sum_bf16)(const void* a, const void* b, std::size_t n, void* out);
-  void (*sum_i32)(const void* a, const void* b, std::size_t n, void* out);
+  /// out = a op b, element by element, by type and reduction (an average adds). Any of the three may be the
+  /// same. Null: the type has no such operation.
+  using Combine = void (*)(const void* a, const void* b, std::size_t n, void* out);
+  std::array<std::array<Combine, kReductions + 1>, kDataTypes + 1> combine;
+  /// out = in / divisor, rounded once (integers: towards zero).
+  using Divide = void (*)(const void* in, std::size_t n, std::uint64_t divisor, void* out);
+  std::array<Divide, kDataTypes + 1> divide;
 
-  /// out = in / divisor, rounded once (int32: towards zero).
-  void (*divide_f32)(const void* in, std::size_t n, double divisor, void* out);
-  void (*divide_f16)(const void* in, std::size_t n, double divisor, void* out);
-  void (*divide_bf16)(const void* in, std::size_t n, double divisor, void* out);
   void (*divide_i32)(const void* in, std::size_t n, double divisor, void* out);
   /// sum += in, modulo 2^32. The slot add.
   void (*add_i32)(void* sum, const void* in, std::size_t n);

@@ -16,7 +16,8 @@ Transit Context::follow(const net::TransferPtr& transfer) {
 }
 
 void Context::ended(const net::Transfer& transfer, Transit::State& state) {
-  const bool same = ((transfer.tag ^ tags::collective(number_, hash_, transfer.peer)) & tags::kHashMask) == 0;
+  const bool same =
+      ((transfer.tag ^ tags::collective(number_, 0, hash_, transfer.peer)) & tags::kHashMask) == 0;
   if (transfer.status != net::Transfer::Status::done || (!transfer.sending && !same))
     return broken_transfer_(transfer);
   if (!transfer.sending) waiting_for_.erase(waiting_for_.find(transfer.peer));
@@ -24,11 +25,46 @@ void Context::ended(const net::Transfer& transfer, Transit::State& state) {
   if (state.waiter) ground_.ready.push_back(state.waiter);
 }
 
+void Signature::write(Writer& out) const {
+  out.put(kind).put(type).put(reduction).put(root).put(count).put(shape);
+}
+
+void Signature::read(Reader& in) { in.get(kind).get(type).get(reduction).get(root).get(count).get(shape); }
+
+std::string Call::encode() const {
+  Writer out;
+  signature.write(out.put(number));
+  return out.take();
+}
+
+std::optional<Call> Call::decode(const std::string& data) {
+  Call call;
+  Reader in(data);
+  call.signature.read(in.get(call.number));
+  return in.whole() ? std::optional(std::move(call)) : std::nullopt;
+}
+
 std::string Signature::describe() const {
   switch (kind) {
     case Kind::all_reduce:
       return fmt::format("all_reduce of {} {} ({})", count, to_string(type), to_string(reduction));
     case Kind::broadcast: return fmt::format("broadcast of {} {} from rank {}", count, to_string(type), root);
+    case Kind::reduce:
+      return fmt::format("reduce of {} {} ({}) to rank {}", count, to_string(type), to_string(reduction),
+                         root);
+    case Kind::reduce_scatter:
+      return fmt::format("reduce_scatter of {} {} per rank ({})", count, to_string(type),
+                         to_string(reduction));
+    case Kind::all_gather:
+      return shape == 0 ? fmt::format("all_gather of {} {} per rank", count, to_string(type))
+                        : fmt::format("all_gatherv of {} {} in all", count, to_string(type));
+    case Kind::gather:
+      return fmt::format("gather of {} {} per rank to rank {}", count, to_string(type), root);
+    case Kind::scatter:
+      return fmt::format("scatter of {} {} per rank from rank {}", count, to_string(type), root);
+    case Kind::all_to_all:
+      return shape == 0 ? fmt::format("all_to_all of {} {} per pair", count, to_string(type))
+                        : fmt::format("all_to_allv of {}", to_string(type));
     case Kind::barrier: return "barrier";
     case Kind::exchange: return "split";
   }
@@ -37,8 +73,8 @@ std::string Signature::describe() const {
 
 std::uint32_t Signature::hash() const {
   std::uint64_t h = 0x9E3779B97F4A7C15;
-  for (const std::uint64_t each :
-       {std::uint64_t(kind), std::uint64_t(type), std::uint64_t(reduction), std::uint64_t{root}, count}) {
+  for (const std::uint64_t each : {std::uint64_t(kind), std::uint64_t(type), std::uint64_t(reduction),
+                                   std::uint64_t{root}, count, shape}) {
     h = (h ^ each) * 0xD6E8FEB86659FD93;
     h ^= h >> 32;
   }

@@ -12,21 +12,25 @@
 #include "base/error.h"
 #include "net/mesh.h"
 #include "strategy/call.h"
+#include "strategy/scratch.h"
 
 namespace passing::strategy {
 
-/// Tags of the mesh: class, number of the operation, hash of its signature, source. A receiver leaves the
-/// hash open and looks at it afterwards.
+/// Tags of the mesh: class, number of the operation, channel, hash of its signature, source. A receiver
+/// leaves the hash open and looks at it afterwards. Messages of one channel keep their order.
 namespace tags {
 constexpr std::uint64_t kCollective = std::uint64_t{1} << 60;
 constexpr std::uint64_t kPoint = std::uint64_t{2} << 60;  // send and recv: 31 bits of the user's, source
 constexpr std::uint64_t kControl = std::uint64_t{3} << 60;
+constexpr std::uint64_t kCall = std::uint64_t{4} << 60;  // to a server: what is called
 constexpr std::uint64_t kClassMask = std::uint64_t{15} << 60;
 constexpr std::uint64_t kHashMask = std::uint64_t{0xFFFFF} << 16;
 constexpr std::uint64_t kAllMask = ~std::uint64_t{0};
 
-constexpr std::uint64_t collective(std::uint64_t number, std::uint32_t hash, std::uint32_t source) {
-  return kCollective | (number & 0xFFFFFF) << 36 | std::uint64_t{hash & 0xFFFFF} << 16 | source;
+constexpr std::uint64_t collective(std::uint64_t number, std::uint32_t channel, std::uint32_t hash,
+                                   std::uint32_t source) {
+  return kCollective | (number & 0xFFFFF) << 40 | std::uint64_t{channel & 0xF} << 36 |
+         std::uint64_t{hash & 0xFFFFF} << 16 | source;
 }
 constexpr std::uint64_t point(std::uint32_t tag, std::uint32_t source) {
   return kPoint | std::uint64_t{tag} << 16 | source;
@@ -41,6 +45,7 @@ struct Ground {
   net::Mesh* mesh = nullptr;
   std::vector<bool> contacts;                 ///< who may have a connection with this rank
   std::deque<std::coroutine_handle<>> ready;  ///< to be resumed by the communicator's thread
+  ScratchPool scratch;
 };
 
 /// A message that can be awaited: co_await continues when it has come, or has gone. If it never will, the
@@ -75,15 +80,22 @@ class Context {
   std::uint32_t rank() const { return ground_.rank; }
   std::uint32_t size() const { return ground_.size; }
 
-  /// Messages between two ranks keep their order. Empty ones are sent too.
-  Transit send(std::uint32_t to, const void* data, std::size_t bytes) {
-    return follow(ground_.mesh->send(to, tags::collective(number_, hash_, ground_.rank), data, bytes));
+  /// Messages between two ranks keep their order, in each of the 16 channels. Empty ones are sent too.
+  Transit send(std::uint32_t to, const void* data, std::size_t bytes, std::uint32_t channel = 0) {
+    return follow(
+        ground_.mesh->send(to, tags::collective(number_, channel, hash_, ground_.rank), data, bytes));
   }
-  Transit recv(std::uint32_t from, void* data, std::size_t bytes) {
+  Transit recv(std::uint32_t from, void* data, std::size_t bytes, std::uint32_t channel = 0) {
     waiting_for_.insert(from);
     ground_.contacts[from] = true;
-    return follow(ground_.mesh->recv(from, tags::collective(number_, hash_, from),
-                                     tags::kAllMask & ~tags::kHashMask, data, bytes));
+    return follow(ground_.mesh->recv(from, tags::collective(number_, channel, hash_, from),
+                                     tags::kAllMask & ~tags::kHashMask, data, bytes, true));
+  }
+  /// Memory that is not initialised.
+  Scratch scratch(std::size_t bytes) { return ground_.scratch.take(bytes); }
+  /// Tells a server what is called.
+  void describe_to(std::uint32_t server, const Call& call) {
+    ground_.mesh->send_urgent(server, tags::kCall | ground_.rank, call.encode());
   }
 
   void problem(Error error) { problem_(std::move(error)); }

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "net/member.h"
+#include "strategy/reduce.h"
 #include "strategy/strategy.h"
 
 namespace passing::strategy {
@@ -14,6 +15,7 @@ numeric::DataType to_numeric(DataType type) {
     case DataType::float16: return numeric::DataType::float16;
     case DataType::bfloat16: return numeric::DataType::bfloat16;
     case DataType::int32: return numeric::DataType::int32;
+    default: break;
   }
   return numeric::DataType::none;
 }
@@ -23,10 +25,13 @@ class InNetwork : public Strategy {
   explicit InNetwork(std::unique_ptr<net::Member> member) : member_(std::move(member)) {}
 
   Task all_reduce(Context& context, const Call& call) override;
+  bool has_sources() const override { return true; }
   void wait_on(std::vector<pollfd>& sources) override { member_->wait_on(sources); }
   void progress(std::span<const pollfd> sources) override;
   std::optional<Time> next_timer() const override { return member_->next_timer(); }
-  bool watches_deadlines() const override { return true; }
+  bool watches_deadlines(const Call& call) const override {
+    return route(call.signature.type, call.signature.reduction) == Route::network;
+  }
   void leave() override;
   void abandon(const Error& reason) override;
 
@@ -46,12 +51,21 @@ class InNetwork : public Strategy {
     void await_resume() const {}
   };
 
+  Task switched(Context& context, const Call& call);
+
   std::unique_ptr<net::Member> member_;
   std::unordered_map<std::uint64_t, Sum*> sums_;
   bool failed_ = false;
 };
 
 Task InNetwork::all_reduce(Context& context, const Call& call) {
+  // What the switch cannot sum goes from rank to rank.
+  return route(call.signature.type, call.signature.reduction) == Route::network
+             ? switched(context, call)
+             : ring_all_reduce(context, call);
+}
+
+Task InNetwork::switched(Context& context, const Call& call) {
   const auto number = member_->submit({.type = to_numeric(call.signature.type),
                                        .reduction = call.signature.reduction == Reduction::average
                                                         ? numeric::Reduction::average

@@ -1,32 +1,48 @@
 #include "strategy/reduce.h"
 
+#include <iterator>
+
+#include "base/error.h"
 #include "numeric/float_mode.h"
 #include "numeric/kernels.h"
 
 namespace passing::strategy {
 
-void add(DataType type, const void* a, const void* b, std::size_t count, void* out) {
-  const numeric::FloatMode mode;
-  const numeric::Kernels& k = numeric::kernels();
-  switch (type) {
-    case DataType::float32: return k.sum_f32(a, b, count, out);
-    case DataType::float16: return k.sum_f16(a, b, count, out);
-    case DataType::bfloat16: return k.sum_bf16(a, b, count, out);
-    case DataType::int32: return k.sum_i32(a, b, count, out);
+namespace {
+
+struct Row {
+  DataType type;
+  Route routes[kReductions];  // sum, average, ... in the order of Reduction
+};
+
+constexpr Row kTable[] = {
+#include "route_table.inc"
+};
+static_assert(std::size(kTable) == kDataTypes);
+
+}  // namespace
+
+Route route(DataType type, Reduction reduction) {
+  const auto r = static_cast<std::size_t>(reduction);
+  if (r < 1 || r > kReductions) return Route::none;
+  for (const Row& row : kTable) {
+    if (row.type == type) return row.routes[r - 1];
   }
+  return Route::none;
+}
+
+void combine(DataType type, Reduction reduction, const void* a, const void* b, std::size_t count, void* out) {
+  const numeric::FloatMode mode;
+  const auto how =
+      numeric::kernels().combine[static_cast<std::size_t>(type)][static_cast<std::size_t>(reduction)];
+  PASSING_ASSERT(how != nullptr);
+  how(a, b, count, out);
 }
 
 void finish(DataType type, Reduction reduction, std::uint32_t ranks, void* data, std::size_t count) {
   if (reduction != Reduction::average) return;
   const numeric::FloatMode mode;
-  const numeric::Kernels& k = numeric::kernels();
-  const auto divisor = static_cast<double>(ranks);
-  switch (type) {
-    case DataType::float32: return k.divide_f32(data, count, divisor, data);
-    case DataType::float16: return k.divide_f16(data, count, divisor, data);
-    case DataType::bfloat16: return k.divide_bf16(data, count, divisor, data);
-    case DataType::int32: return k.divide_i32(data, count, divisor, data);
-  }
+  numeric::kernels().divide[static_cast<std::size_t>(type)](data, count, ranks, data);
 }
 
 }  // namespace passing::strategy

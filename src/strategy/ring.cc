@@ -19,11 +19,6 @@ constexpr std::size_t kChunkBytes = 256 << 10;
 // Receives that are posted ahead: messages find their buffer waiting.
 constexpr std::size_t kAhead = 4;
 
-class Ring : public Strategy {
- public:
-  Task all_reduce(Context& context, const Call& call) override;
-};
-
 struct Piece {
   std::uint32_t step = 0;
   std::size_t first = 0;  // elements
@@ -39,7 +34,9 @@ void cut(std::uint32_t step, std::uint64_t segment, std::uint32_t size, const Si
   for (std::size_t at = begin; at < end; at += most) pieces.push_back({step, at, std::min(most, end - at)});
 }
 
-Task Ring::all_reduce(Context& context, const Call& call) {
+}  // namespace
+
+Task ring_all_reduce(Context& context, const Call& call) {
   const std::uint32_t size = context.size();
   const std::uint32_t rank = context.rank();
   const std::uint32_t left = (rank + size - 1) % size;
@@ -57,7 +54,7 @@ Task Ring::all_reduce(Context& context, const Call& call) {
 
   std::size_t largest = 0;  // bytes
   for (const Piece& piece : in) largest = std::max(largest, piece.count * width);
-  const auto parts = std::make_unique_for_overwrite<std::byte[]>(kAhead * largest);
+  const Scratch parts = context.scratch(kAhead * largest);
   std::vector<Transit> coming;
   const auto expect = [&](std::size_t i) {
     if (i >= in.size()) return;
@@ -77,7 +74,8 @@ Task Ring::all_reduce(Context& context, const Call& call) {
     co_await coming[i];
     std::byte* mine = output + piece.first * width;
     if (piece.step < size - 1) {
-      add(what.type, input + piece.first * width, parts.get() + i % kAhead * largest, piece.count, mine);
+      combine(what.type, what.reduction, parts.get() + i % kAhead * largest, input + piece.first * width,
+              piece.count, mine);
       if (piece.step == size - 2) finish(what.type, what.reduction, size, mine, piece.count);
     }
     expect(i + kAhead);
@@ -85,6 +83,13 @@ Task Ring::all_reduce(Context& context, const Call& call) {
   }
   for (Transit& each : going) co_await each;
 }
+
+namespace {
+
+class Ring : public Strategy {
+ public:
+  Task all_reduce(Context& context, const Call& call) override { return ring_all_reduce(context, call); }
+};
 
 }  // namespace
 

@@ -6,7 +6,11 @@ namespace passing::strategy {
 
 Expected<std::unique_ptr<Strategy>> make_strategy(const std::string& name, const Setup& setup) {
   if (name == "ring") return make_ring();
+  if (name == "halving_doubling") return make_halving_doubling();
   if (name == "in_network") return make_in_network(setup);
+  if (name == "ps") return make_ps(setup, false);
+  if (name == "ps_hierarchical") return make_ps(setup, true);
+  if (name == "ps_sharded") return make_ps_sharded(setup);
   return fail(ErrorCode::invalid_argument,
               fmt::format("strategy is '{}': must be one of {}", name, fmt::join(strategies(), ", ")));
 }

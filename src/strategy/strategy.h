@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "net/desk.h"
 #include "passing/config.h"
 #include "strategy/context.h"
 #include "strategy/task.h"
@@ -24,14 +25,20 @@ class Strategy {
   /// `call` and `context` outlive the task. At least 2 ranks and 1 element.
   virtual Task all_reduce(Context& context, const Call& call) = 0;
 
+  /// Servers that are no ranks: the mesh knows them by the numbers after those of the ranks.
+  virtual std::vector<net::Place> servers() const { return {}; }
+
+  /// Has descriptors of its own.
+  virtual bool has_sources() const { return false; }
   /// Adds descriptors to wait for.
   virtual void wait_on(std::vector<pollfd>& /*sources*/) {}
   /// Does what there is to do; `sources` are those of wait_on, after poll, or none.
   virtual void progress(std::span<const pollfd> /*sources*/) {}
   /// When progress() must be called although nothing has come.
   virtual std::optional<Time> next_timer() const { return std::nullopt; }
-  /// Watches deadlines itself, with a better idea of who is missing: the communicator gives it time.
-  virtual bool watches_deadlines() const { return false; }
+  /// Leaves the deadline of an all-reduce to someone who has a better idea of who is missing: the
+  /// communicator gives it time.
+  virtual bool watches_deadlines(const Call& /*call*/) const { return false; }
   /// The communicator ends: in order, or because of an error.
   virtual void leave() {}
   virtual void abandon(const Error& /*reason*/) {}
@@ -40,15 +47,37 @@ class Strategy {
 /// What a strategy may need to begin.
 struct Setup {
   const Config& config;
-  std::vector<std::string> names;  ///< of the ranks
+  std::vector<std::string> names;    ///< of the ranks
+  std::vector<std::string> hosts;    ///< their labels, by rank
+  std::vector<std::string> servers;  ///< HOST:PORT of each
+  std::string address;               ///< of this rank's mesh
+  std::uint64_t group = 0;           ///< what a mesh of this group must know
 };
 
 /// By name; returns when all ranks have made theirs, where that matters.
 Expected<std::unique_ptr<Strategy>> make_strategy(const std::string& name, const Setup& setup);
 std::unique_ptr<Strategy> make_ring();
+std::unique_ptr<Strategy> make_halving_doubling();
 Expected<std::unique_ptr<Strategy>> make_in_network(const Setup& setup);
+/// With servers of its own; hierarchical: one push and pull per host.
+Expected<std::unique_ptr<Strategy>> make_ps(const Setup& setup, bool hierarchical);
+/// Every host serves a part.
+std::unique_ptr<Strategy> make_ps_sharded(const Setup& setup);
 
-// Collectives that are the same in all strategies.
+/// The two halves of halving_doubling, for a power of two of ranks. What this rank gives to all_gather is in
+/// its place already.
+Task halving_reduce_scatter(Context& context, const Call& call);
+Task doubling_all_gather(Context& context, const Call& call);
+/// The ring, for strategies that leave some reductions to it.
+Task ring_all_reduce(Context& context, const Call& call);
+
+// Collectives that are the same in all strategies: docs/collectives.md.
+Task reduce(Context& context, const Call& call);
+Task reduce_scatter(Context& context, const Call& call);
+Task all_gather(Context& context, const Call& call);
+Task gather(Context& context, const Call& call);
+Task scatter(Context& context, const Call& call);
+Task all_to_all(Context& context, const Call& call);
 Task broadcast(Context& context, const Call& call);
 Task barrier(Context& context);
 /// Everyone's blob to everyone.

@@ -27,26 +27,33 @@ class Task {
     }
     void return_void() {}
     // Memory, above all: the communicator's thread gets it, and fails the group.
+    // cppcheck-suppress rethrowNoCurrentException
     void unhandled_exception() { throw; }
   };
 
   Task() = default;
-  Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, {})) {}
+  Task(Task&& other) noexcept
+      : handle_(std::exchange(other.handle_, {})), started_(std::exchange(other.started_, false)) {}
   Task& operator=(Task&& other) noexcept {
     std::swap(handle_, other.handle_);
+    std::swap(started_, other.started_);
     return *this;
   }
   ~Task() {
     if (handle_) handle_.destroy();
   }
 
-  void start() { handle_.resume(); }
+  void start() {
+    started_ = true;
+    handle_.resume();
+  }
   bool done() const { return handle_.done(); }
 
-  // co_await task: runs it to its end.
-  bool await_ready() const { return false; }
+  // co_await task: runs it to its end. One that has been started goes on beside the waiter until then.
+  bool await_ready() const { return started_ && handle_.done(); }
   std::coroutine_handle<> await_suspend(std::coroutine_handle<> waiter) {
     handle_.promise().continuation = waiter;
+    if (std::exchange(started_, true)) return std::noop_coroutine();
     return handle_;
   }
   void await_resume() const {}
@@ -54,6 +61,7 @@ class Task {
  private:
   explicit Task(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
   std::coroutine_handle<promise_type> handle_;
+  bool started_ = false;
 };
 
 }  // namespace passing::strategy

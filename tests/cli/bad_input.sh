@@ -27,5 +27,17 @@ expect "--seed: '-1': must be 0 to" rehearse --seed -1
 expect "--members requires --demo" rehearse --members 4
 expect "--trace" rehearse --demo --trace
 expect "--nonsense" rehearse --nonsense
+expect "--index is 2: must be below --of, 2" server --listen 127.0.0.1:0 --index 2 --of 2
+expect "--index is 1: must be below --of, 1" server --listen 127.0.0.1:0 --index 1
+expect "--index: '-1': must be 0 to 1023" server --index -1
+expect "--index: 'x': must be 0 to 1023" server --index x
+expect "--of: '0': must be 1 to 1024" server --of 0
+expect "--of: '1025': must be 1 to 1024" server --of 1025
+expect "--listen: address 'nowhere:x'" server --listen nowhere:x
+expect "--listen: address '127.0.0.1:65536'" server --listen 127.0.0.1:65536
+expect "--listen: cannot listen at 192.0.2.1:9100" server --listen 192.0.2.1
+expect "--threads" server --threads 2
+expect "--servers: '17': must be 0 to 16" lab run --servers 17 -- true
+expect "--servers: 'x': must be 0 to 16" lab run --servers x -- true
 expect "subcommand"
 exit $failed

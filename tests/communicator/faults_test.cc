@@ -117,8 +117,10 @@ TEST_P(Faults, Cancel) {
     std::vector<float> data(5000, 1);
     if (comm.rank() == 2) return;
     const Operation op = comm.all_reduce(data.data(), data.data(), data.size(), DataType::float32);
-    EXPECT_FALSE(op.test());
-    if (comm.rank() == 1) op.cancel();
+    if (comm.rank() == 1) {
+      EXPECT_FALSE(op.test());
+      op.cancel();
+    }
     const auto ended = op.wait();
     EXPECT_TRUE(op.test());
     ASSERT_FALSE(ended);
@@ -221,12 +223,13 @@ TEST_P(Faults, BadArguments) {
   refused(comm.all_reduce(&value, nullptr, 1, DataType::float32), "the output buffer is null");
   refused(comm.all_reduce(&value, &value, static_cast<std::size_t>(-1), DataType::float32),
           "was it negative?");
-  refused(comm.all_reduce(&value, &value, 1, static_cast<DataType>(77)), "type is 77: must be float32");
+  refused(comm.all_reduce(&value, &value, 1, static_cast<DataType>(77)),
+          "type is 77: must be one of DataType");
   refused(comm.all_reduce(&value, &value, 1, DataType::float32, static_cast<Reduction>(9)), "reduction is 9");
   std::vector<float> both(10);
   refused(comm.all_reduce(both.data(), both.data() + 1, 5, DataType::float32), "overlap");
   refused(comm.broadcast(&value, 1, DataType::float32, 2), "root is 2: must be a rank, 0 to 1");
-  refused(comm.broadcast(nullptr, 1, DataType::float32, 0), "the buffer is null");
+  refused(comm.broadcast(nullptr, 1, DataType::float32, 0), "the output buffer is null");
   refused(comm.send(&value, 4, 2, 0), "the peer is rank 2: must be another rank, 0 to 1");
   refused(comm.send(&value, 4, 0, 0), "the peer is rank 0");
   refused(comm.recv(&value, 4, 1, 1U << 31), "must be below 2^31");
@@ -285,7 +288,7 @@ TEST_P(Faults, RandomSequences) {
         pending.clear();
       };
       for (int i = 0; i < 60; ++i) {
-        const unsigned kind = script() % 8;
+        const auto kind = static_cast<unsigned>(script() % 12);
         const std::size_t count = script() % 4 == 0 ? script() % 200'000 : script() % 500;
         const auto type = static_cast<DataType>(1 + script() % 4);
         const bool average = script() % 2 == 0;
@@ -297,6 +300,46 @@ TEST_P(Faults, RandomSequences) {
           std::vector<std::int32_t> data(count, rank == root ? 42 : 0);
           ASSERT_TRUE(comm.broadcast(data.data(), count, DataType::int32, root).wait());
           ASSERT_EQ(data, std::vector<std::int32_t>(count, 42));
+        } else if (kind <= 6) {
+          // What rank r has for rank j is 10 r + j, in each of `count` places.
+          const auto part = [count](std::uint32_t r, std::uint32_t j) {
+            return std::vector<std::int32_t>(count, static_cast<std::int32_t>(10 * r + j));
+          };
+          const auto joined = [&](const auto& each) {
+            std::vector<std::int32_t> all;
+            for (std::uint32_t r = 0; r < kRanks; ++r) {
+              const auto one = each(r);
+              all.insert(all.end(), one.begin(), one.end());
+            }
+            return all;
+          };
+          const auto mine = joined([&](std::uint32_t j) { return part(rank, j); });
+          const auto theirs = joined([&](std::uint32_t r) { return part(r, rank); });
+          const auto own_parts = joined([&](std::uint32_t r) { return part(r, r); });
+          const auto i32 = DataType::int32;
+          std::vector<std::int32_t> all(kRanks * count);
+          std::vector<std::int32_t> one(count);
+          if (kind == 2) {
+            ASSERT_TRUE(comm.all_to_all(mine.data(), all.data(), count, i32).wait());
+            ASSERT_EQ(all, theirs);
+          } else if (kind == 3) {
+            ASSERT_TRUE(comm.all_gather(part(rank, rank).data(), all.data(), count, i32).wait());
+            ASSERT_EQ(all, own_parts);
+          } else if (kind == 4) {
+            ASSERT_TRUE(comm.reduce_scatter(mine.data(), one.data(), count, i32).wait());
+            ASSERT_EQ(one,
+                      std::vector<std::int32_t>(
+                          count, static_cast<std::int32_t>(10 * kRanks * (kRanks - 1) / 2 + kRanks * rank)));
+          } else if (kind == 5) {
+            ASSERT_TRUE(comm.gather(part(rank, rank).data(), all.data(), count, i32, root).wait());
+            if (rank == root) {
+              ASSERT_EQ(all, own_parts);
+            }
+          } else {
+            ASSERT_TRUE(comm.scatter(own_parts.data(), one.data(), count, i32, root).wait());
+            ASSERT_EQ(one, part(rank, rank));
+          }
+          ++operations;
         } else {
           pending.push_back(
               {Operation(nullptr), std::vector<std::byte>(count * size_of(type)), type, average});
@@ -385,6 +428,54 @@ TEST_P(Faults, TimeoutsOfAnyLength) {
   EXPECT_EQ(ended.error().code, ErrorCode::deadline);
 }
 
+// An operation that ends at once is announced all the same, whether its rank stays or goes.
+TEST(Announcements, OfWhatEndsAtOnce) {
+  for (const bool leaves : {false, true}) {
+    for (int round = 0; round < 5; ++round) {
+      World world("ring", 3, [](Config& config) { config.timeout = seconds(10); });
+      world.run([](Communicator& comm) { ASSERT_TRUE(comm.barrier().wait()); });
+      std::this_thread::sleep_for(milliseconds(round));
+      ASSERT_TRUE(world.at(0).all_reduce(nullptr, nullptr, 0, DataType::float32).wait());
+      if (leaves) world.drop(0);
+      const auto begin = steady_clock::now();
+      const auto ended = world.at(1).barrier().wait();
+      ASSERT_FALSE(ended);
+      EXPECT_EQ(ended.error().code, ErrorCode::disagreement) << ended.error().message;
+      EXPECT_LT(steady_clock::now() - begin, seconds(3));
+    }
+  }
+}
+
+// One that nobody waits for meets its deadline too, also right after one that was waited for.
+TEST(Announcements, NobodyWaits) {
+  World world("ring", 2);
+  for (const std::size_t count : {16U, 1'000'000U, 4'000'000U}) {
+    std::vector<float> data(count);
+    world.run([](Communicator& comm) {
+      for (int i = 0; i < 50; ++i) ASSERT_TRUE(comm.barrier().wait());
+    });
+    std::vector<float> other(count);
+    const auto theirs = world.at(1).all_reduce(other.data(), other.data(), count, DataType::float32);
+    const auto ours = world.at(0).all_reduce(data.data(), data.data(), count, DataType::float32);
+    const auto begin = steady_clock::now();
+    while (!ours.test() || !theirs.test()) {
+      ASSERT_LT(steady_clock::now() - begin, seconds(10));
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    ASSERT_TRUE(ours.wait());
+  }
+  std::vector<float> data(16);
+  for (int i = 0; i < 50; ++i) world.run([](Communicator& comm) { ASSERT_TRUE(comm.barrier().wait()); });
+  const auto alone = world.at(0).all_reduce(data.data(), data.data(), 16, DataType::float32, Reduction::sum,
+                                            {milliseconds(200)});
+  const auto begin = steady_clock::now();
+  while (!alone.test()) {
+    ASSERT_LT(steady_clock::now() - begin, seconds(10));
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_FALSE(alone.wait());
+}
+
 // However many are missing, everyone hears the same.
 TEST(Crowd, ManyMissing) {
   World world("ring", 40, [](Config& config) { config.timeout = milliseconds(300); });
@@ -424,7 +515,7 @@ TEST(Crowd, PartsOfAJobWithALongName) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, Faults, testing::Values("ring", "in_network"),
+INSTANTIATE_TEST_SUITE_P(Strategies, Faults, testing::ValuesIn(strategies()),
                          [](const auto& each) { return each.param; });
 
 }  // namespace

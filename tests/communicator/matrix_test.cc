@@ -158,7 +158,7 @@ TEST(Order, OfMessages) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Matrix,
-                         testing::Combine(testing::Values("ring", "in_network"),
+                         testing::Combine(testing::ValuesIn(strategies()),
                                           testing::Values(1U, 2U, 3U, 4U, 5U, 8U, 13U)),
                          [](const auto& each) {
                            return std::get<0>(each.param) + "_" + std::to_string(std::get<1>(each.param));

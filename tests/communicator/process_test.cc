@@ -219,7 +219,7 @@ TEST_P(Guest, TooFewDescriptorsForConnections) {
 }
 #endif
 
-INSTANTIATE_TEST_SUITE_P(Strategies, Guest, testing::Values("ring", "in_network"),
+INSTANTIATE_TEST_SUITE_P(Strategies, Guest, testing::ValuesIn(strategies()),
                          [](const auto& each) { return each.param; });
 
 }  // namespace

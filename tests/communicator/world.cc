@@ -8,6 +8,7 @@
 #include "controller/server.h"
 #include "dataplane/userspace/userspace.h"
 #include "net/mtu.h"
+#include "server/server.h"
 
 namespace passing::test {
 
@@ -51,6 +52,29 @@ LocalSwitch::~LocalSwitch() {
 
 std::string LocalSwitch::controller() const { return "127.0.0.1:" + std::to_string(parts_->server->port()); }
 
+struct LocalServers::Parts {
+  std::vector<std::unique_ptr<server::ParameterServer>> servers;
+};
+
+LocalServers::LocalServers(std::uint32_t count) : parts_(std::make_unique<Parts>()) {
+  for (std::uint32_t i = 0; i < count; ++i) {
+    auto server = server::ParameterServer::start(
+        {.listen = *net::parse_address("127.0.0.1:0"), .index = i, .of = count});
+    EXPECT_TRUE(server) << server.error().message;
+    parts_->servers.push_back(std::move(*server));
+  }
+}
+
+LocalServers::~LocalServers() = default;
+
+std::string LocalServers::addresses() const {
+  std::string all;
+  for (const auto& each : parts_->servers) all += (all.empty() ? "" : ",") + net::to_string(each->address());
+  return all;
+}
+
+void LocalServers::drop(std::uint32_t index) { parts_->servers[index].reset(); }
+
 void parallel(std::uint32_t size, const std::function<void(std::uint32_t)>& body) {
   std::vector<std::thread> threads;
   for (std::uint32_t r = 0; r < size; ++r) threads.emplace_back([&body, r] { body(r); });
@@ -62,6 +86,8 @@ World::World(const std::string& strategy, std::uint32_t size, const std::functio
   static std::atomic<int> worlds = 0;
   const int number = worlds++;
   if (strategy == "in_network") switch_ = std::make_unique<LocalSwitch>();
+  if (strategy == "ps" || strategy == "ps_hierarchical") servers_ = std::make_unique<LocalServers>(2);
+  const std::uint32_t per_host = strategy.starts_with("ps_") ? 2 : 1;
   Table table(size);
   parallel(size, [&](std::uint32_t rank) {
     Config config;
@@ -69,7 +95,7 @@ World::World(const std::string& strategy, std::uint32_t size, const std::functio
     config.size = size;
     config.strategy = strategy;
     config.job = "world-" + std::to_string(number);
-    config.host = "host-" + std::to_string(rank);
+    config.host = "host-" + std::to_string(rank / per_host);
     config.exchange = table.exchange(rank);
     config.timeout = std::chrono::seconds(20);
     config.create_timeout = std::chrono::seconds(20);
@@ -77,6 +103,7 @@ World::World(const std::string& strategy, std::uint32_t size, const std::functio
       config.controller = switch_->controller();
       config.token = "a token for tests";
     }
+    if (servers_) config.servers = servers_->addresses();
     if (change) change(config);
     auto made = Communicator::create(config);
     ASSERT_TRUE(made) << made.error().message;

@@ -38,7 +38,23 @@ class LocalSwitch {
   std::unique_ptr<Parts> parts_;
 };
 
-/// A group of communicators, one per rank.
+/// Parameter servers in this process, each with its range of keys.
+class LocalServers {
+ public:
+  explicit LocalServers(std::uint32_t count);
+  ~LocalServers();
+  /// For Config::servers.
+  std::string addresses() const;
+  /// Ends one of them.
+  void drop(std::uint32_t index);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+/// A group of communicators, one per rank, with what the strategy needs. In the hierarchical and sharded ones
+/// two ranks share a host, elsewhere each has its own.
 class World {
  public:
   World(const std::string& strategy, std::uint32_t size, const std::function<void(Config&)>& change = {});
@@ -50,11 +66,13 @@ class World {
   Communicator& at(std::uint32_t rank) { return *ranks_[rank]; }
   /// Destroys one, as its process would at its end.
   void drop(std::uint32_t rank) { ranks_[rank].reset(); }
+  LocalServers& servers() { return *servers_; }
   /// Runs `body` for all ranks at the same time, each in a thread of its own.
   void run(const std::function<void(Communicator&)>& body);
 
  private:
   std::unique_ptr<LocalSwitch> switch_;
+  std::unique_ptr<LocalServers> servers_;
   std::vector<std::optional<Communicator>> ranks_;
 };
 

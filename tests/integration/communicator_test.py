@@ -1,151 +1,88 @@
 """Ranks as processes: killed, stopped, delayed, joined twice. Everyone ends in time and names the one at fault."""
 import json
-import os
 import random
 import re
-import secrets
-import signal
-import subprocess
-import tempfile
 import time
 import unittest
 
-from harness import Switch, cpu_seconds
-
-PEER = os.environ["PASSING_PEER"]
+from jobs import STRATEGIES, Jobs, Rank, others, resume, stop
 
 
-class Rank:
-    def __init__(self, rank, size, strategy, environment, *arguments):
-        self.rank = rank
-        self.process = subprocess.Popen(
-            [PEER, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "PASSING_RANK": str(rank), "PASSING_SIZE": str(size), "PASSING_STRATEGY": strategy, **environment})
-
-    def end(self, timeout):
-        out, self.errors = self.process.communicate(timeout=timeout)
-        return self.process.returncode, out
-
-
-class Communicators(unittest.TestCase):
-    def setUp(self):
-        self.ranks = []
-        self.directory = tempfile.TemporaryDirectory(prefix="passing-test-")
-        self.switch = None
-        self.addCleanup(self.clean)
-        self.token = secrets.token_hex(8)
-
-    def clean(self):
-        for each in self.ranks:
-            if each.process.poll() is None:
-                each.process.send_signal(signal.SIGCONT)
-                each.process.kill()
-            each.process.communicate()
-        if self.switch:
-            self.switch.end()
-        self.directory.cleanup()
-
-    def start(self, strategy, size, elements, repeat, timeout="3", job="job", who=None, create="10"):
-        environment = {"PASSING_TIMEOUT": timeout, "PASSING_CREATE_TIMEOUT": create, "PASSING_JOB": job, "PASSING_TOKEN": self.token,
-                       "PASSING_DIRECTORY": self.directory.name}
-        if strategy == "in_network":
-            if self.switch is None:
-                self.switch = Switch("--mtu", "1500", "--lease", "20")
-            environment["PASSING_CONTROLLER"] = self.switch.address
-        ranks = [Rank(r, size, strategy, environment, str(elements), str(repeat), "0", "2") for r in (who or range(size))]
-        self.ranks += ranks
-        return ranks
-
-    def running(self, ranks, seconds=0.5):
-        """All have begun: they use CPU."""
-        limit = time.monotonic() + 15
-        while time.monotonic() < limit and not all(cpu_seconds(each.process) > 0.1 for each in ranks):
-            time.sleep(0.05)
-        time.sleep(seconds)
-        for each in ranks:
-            self.assertIsNone(each.process.poll(), each.process.stderr.read() if each.process.poll() is not None else "")
-
-    def all_blame(self, ranks, who, limit):
-        for each in ranks:
-            if each.rank == who:
-                continue
-            status, _ = each.end(limit)
-            self.assertEqual(status, 1)
-            self.assertRegex(each.errors, rf"rank {who} at \S+", each.rank)
-
+class Communicators(Jobs):
     def test_a_rank_is_killed(self):
-        for strategy in ("ring", "in_network"):
-            for who in (0, 2):
-                ranks = self.start(strategy, 4, 200_000, 1_000_000, job=f"{strategy}-{who}", timeout="20")
-                self.running(ranks, random.random() / 2)
-                began = time.monotonic()
-                ranks[who].process.kill()
-                self.all_blame(ranks, who, 15)
-                # By the broken connection, not by the deadline.
-                self.assertLess(time.monotonic() - began, 5)
+        for strategy in STRATEGIES:
+            for who in (0, 3):  # the first of its host, and one that is not
+                with self.subTest(strategy=strategy, who=who):
+                    ranks = self.stream(strategy, 4, job=f"{strategy}-{who}", timeout="20")
+                    time.sleep(random.random() / 4)
+                    began = time.monotonic()
+                    ranks[who].process.kill()
+                    # By the broken connection, not by the deadline.
+                    self.all_blame(others(ranks, who), rf"rank {who} at \S+", began + 5)
 
     def test_a_rank_is_stopped(self):
-        for strategy in ("ring", "in_network"):
-            ranks = self.start(strategy, 4, 200_000, 1_000_000, job=f"{strategy}-stop", timeout="2")
-            self.running(ranks, random.random() / 2)
-            began = time.monotonic()
-            ranks[1].process.send_signal(signal.SIGSTOP)
-            self.all_blame(ranks, 1, 15)
-            self.assertLess(time.monotonic() - began, 12)
-            for each in ranks:
-                if each.rank != 1:
+        stopped = []
+        for strategy in STRATEGIES:
+            for who in (1, 2) if strategy == "ps_hierarchical" else (1,):
+                ranks = self.stream(strategy, 4, job=f"{strategy}-stop-{who}", timeout="3")
+                time.sleep(random.random() / 4)
+                stopped.append((strategy, ranks, who, time.monotonic()))
+                stop(ranks[who])  # from here on they all wait, while the next job begins
+        for strategy, ranks, who, began in stopped:
+            with self.subTest(strategy=strategy, who=who):
+                self.all_blame(others(ranks, who), rf"rank {who} at \S+", began + (13 if strategy == "in_network" else 6))
+                for each in others(ranks, who):
                     self.assertRegex(each.errors, r"since [\d.]+ s|missing|answer")
-            # It wakes up in a group that is gone, and hears so.
-            ranks[1].process.send_signal(signal.SIGCONT)
-            self.assertEqual(ranks[1].end(20)[0], 1)
+        # They wake up in groups that are gone, and hear so.
+        for _, ranks, who, _ in stopped:
+            resume(ranks[who])
+        for _, ranks, who, _ in stopped:
+            self.assertEqual(ranks[who].end(20)[0], 1)
 
     def test_a_rank_is_delayed_at_random(self):
         source = random.Random(7)
-        for strategy in ("ring", "in_network"):
-            ranks = self.start(strategy, 3, 50_000, 300, job=f"{strategy}-delay", timeout="20")
-            for _ in range(8):
-                late = source.choice(ranks)
-                late.process.send_signal(signal.SIGSTOP)
-                time.sleep(source.random() * 0.2)
-                late.process.send_signal(signal.SIGCONT)
-                time.sleep(source.random() * 0.05)
-            for each in ranks:
-                status, out = each.end(60)
-                self.assertEqual(status, 0, each.errors)
-                self.assertTrue(json.loads(out)["ok"])
+        jobs = [self.start(strategy, 3, 50_000, 300, job=f"{strategy}-delay", timeout="30") for strategy in STRATEGIES]
+        for _ in range(8):
+            late = [source.choice(ranks) for ranks in jobs]
+            stop(*late)
+            time.sleep(source.random() * 0.2)
+            resume(*late)
+            time.sleep(source.random() * 0.05)
+        for ranks in jobs:
+            self.all_right(ranks)
+            self.assertTrue(all(json.loads(each.out)["ok"] for each in ranks))
 
     def test_again_after_a_failure(self):
-        for strategy in ("ring", "in_network"):
-            ranks = self.start(strategy, 3, 200_000, 1_000_000, timeout="20")
-            self.running(ranks)
-            ranks[2].process.kill()
-            self.all_blame(ranks, 2, 15)
-            # The same job, the same switch.
-            for each in self.start(strategy, 3, 1000, 5, timeout="20", create="40"):
-                self.assertEqual(each.end(60)[0], 0, each.errors)
+        for strategy in STRATEGIES:
+            with self.subTest(strategy=strategy):
+                servers = self.serve(2)
+                ranks = self.stream(strategy, 3, timeout="20", servers=servers)
+                ranks[2].process.kill()
+                self.all_blame(ranks[:2], r"rank 2 at \S+", time.monotonic() + 5)
+                # The same job, the same switch, the same servers.
+                self.all_right(self.start(strategy, 3, 1000, 5, timeout="20", create="40", servers=servers))
 
     def test_two_claim_one_rank(self):
         ranks = self.start("ring", 3, 1000, 5, who=[0, 1, 1], create="3")
-        texts = []
         for each in ranks:
-            status, _ = each.end(20)
-            self.assertEqual(status, 1)
-            texts.append(each.errors)
+            self.assertEqual(each.end(20)[0], 1)
+        texts = [each.errors for each in ranks]
         self.assertTrue(any(re.search("rank 1", text) for text in texts), texts)
 
     def test_no_switch_at_the_address(self):
         rank = Rank(0, 2, "in_network", {"PASSING_CONTROLLER": "127.0.0.1:1", "PASSING_TOKEN": self.token, "PASSING_CREATE_TIMEOUT": "1"},
-                    "10", "1", "0", "1")
+                    "all_reduce", "10", "1", "0", "1")
         self.ranks.append(rank)
         self.assertEqual(rank.end(20)[0], 1)
         self.assertIn("127.0.0.1:1", rank.errors)
 
     def test_unknown_strategy(self):
-        rank = Rank(0, 2, "telepathy", {"PASSING_DIRECTORY": self.directory.name}, "10", "1", "0", "1")
+        rank = Rank(0, 2, "telepathy", {"PASSING_DIRECTORY": self.directory.name}, "all_reduce", "10", "1", "0", "1")
         self.ranks.append(rank)
         self.assertEqual(rank.end(20)[0], 1)
         self.assertIn("'telepathy'", rank.errors)
-        self.assertIn("ring", rank.errors)
+        for strategy in STRATEGIES:
+            self.assertIn(strategy, rank.errors)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,36 @@ class Switch:
         return status
 
 
+class Server:
+    """A `passing server` on loopback, on a port of its own choice unless told."""
+
+    def __init__(self, *arguments, listen="127.0.0.1:0", token=""):
+        self.process = subprocess.Popen(
+            [PASSING, "server", "--listen", listen, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PASSING_TOKEN": token})
+        self.log = ""
+        while "listening on" not in self.log:
+            line = self.process.stderr.readline()
+            if not line:
+                raise AssertionError("the server did not start: " + self.log)
+            self.log += line
+        self.address = re.search(r"listening on TCP (\S+);", self.log).group(1)
+        self.port = int(self.address.rsplit(":", 1)[1])
+
+    def entries(self, what):
+        """How many there are of `fd` or `task`."""
+        return len(os.listdir(f"/proc/{self.process.pid}/{what}"))
+
+    def end(self, how=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        status = self.process.wait(timeout=10)
+        if not self.process.stderr.closed:
+            self.log += self.process.stderr.read()
+            self.process.stderr.close()
+        return status
+
+
 def cpu_seconds(process):
     """Used so far by all threads of a process."""
     with open(f"/proc/{process.pid}/stat") as file:

@@ -11,6 +11,8 @@ import unittest
 
 from harness import PASSING
 
+PEER = os.environ["PASSING_PEER"]
+
 
 def namespaces():
     return {line.split()[0] for line in subprocess.check_output(["ip", "netns", "list"], text=True).splitlines()
@@ -53,6 +55,21 @@ class Lab(unittest.TestCase):
                 for way in ("up_bytes", "down_bytes"):
                     self.assertGreater(link[way], 4 * 8_000_000)
                     self.assertLess(link[way], 1.08 * 4 * 8_000_000)
+
+    def test_parameter_servers_have_links_of_their_own(self):
+        tensor = 4 * 1_000_000
+        # Two ranks on each of two hosts, two servers with half of the keys each: tensors over the link of a host and of a server.
+        for strategy, host, server in (("ps", 2, 2), ("ps_hierarchical", 1, 1)):
+            with tempfile.NamedTemporaryFile(suffix=".json") as file:
+                result = lab("--hosts", "2", "--ranks", "2", "--servers", "2", "--json", file.name,
+                             command=["env", f"PASSING_STRATEGY={strategy}", PEER, "all_reduce", "1000000", "3", "0"])
+                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                links = json.load(file)["links"]
+                self.assertEqual([link["name"] for link in links], ["host0", "host1", "server0", "server1"])
+                for link, tensors in zip(links, (host, host, server, server)):
+                    for way in ("up_bytes", "down_bytes"):
+                        self.assertGreater(link[way], 4 * tensors * tensor)  # one is not timed
+                        self.assertLess(link[way], 1.1 * 4 * tensors * tensor)
 
     def test_ranks_have_their_variables_and_host_names(self):
         result = lab("--hosts", "2", "--ranks", "2", "--no-switch",

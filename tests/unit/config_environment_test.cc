@@ -213,6 +213,7 @@ TEST_F(Environment, EverySettingIsRead) {
   set("PASSING_CREATE_TIMEOUT", "0.25");
   set("PASSING_LANES", "2");
   set("PASSING_SLOTS", "128");
+  set("PASSING_SERVERS", "ps0:9100,ps1:9100");
   const auto config = Config::from_environment().value();
   EXPECT_EQ(config.job, "train");
   EXPECT_EQ(config.host, "gpu4");
@@ -225,6 +226,7 @@ TEST_F(Environment, EverySettingIsRead) {
   EXPECT_EQ(config.create_timeout, std::chrono::milliseconds(250));
   EXPECT_EQ(config.lanes, 2U);
   EXPECT_EQ(config.slots, 128U);
+  EXPECT_EQ(config.servers, "ps0:9100,ps1:9100");
   EXPECT_TRUE(config.validate());
 }
 
@@ -354,9 +356,11 @@ TEST(CommunicatorConfig, JobsMustSuitTheController) {
 }
 
 TEST(CommunicatorConfig, StrategiesAreKnownAndPossible) {
-  EXPECT_EQ(strategies(), (std::vector<std::string>{"ring", "in_network"}));
+  EXPECT_EQ(strategies(), (std::vector<std::string>{"ring", "halving_doubling", "in_network", "ps",
+                                                    "ps_hierarchical", "ps_sharded"}));
   EXPECT_EQ(complaint_with([](Config& c) { c.strategy = "star"; }),
-            "strategy is 'star': must be ring or in_network (PASSING_STRATEGY)");
+            "strategy is 'star': must be one of ring, halving_doubling, in_network, ps, ps_hierarchical, "
+            "ps_sharded (PASSING_STRATEGY)");
   EXPECT_EQ(complaint_with([](Config& c) { c.strategy = "in_network"; }),
             "strategy is 'in_network' but controller is empty: set PASSING_CONTROLLER to HOST:PORT of the "
             "switch, or "

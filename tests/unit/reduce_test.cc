@@ -56,12 +56,14 @@ TEST_P(Reduce, NarrowSums) {
       b[i] = i % 2 == 0 ? static_cast<std::uint16_t>(source())
                         : static_cast<std::uint16_t>((a[i] ^ 0x8000) + source() % 4096);
     }
-    (format.exponent_bits == 5 ? k.sum_f16 : k.sum_bf16)(a.data(), b.data(), kCount, out.data());
+    k.combine[static_cast<int>(format.exponent_bits == 5 ? DataType::float16 : DataType::bfloat16)][1](
+        a.data(), b.data(), kCount, out.data());
     for (std::size_t i = 0; i < kCount; ++i)
       ASSERT_TRUE(same(out[i], decode(a[i], format) + decode(b[i], format), format))
           << a[i] << " " << b[i] << " " << out[i];
     for (const double divisor : {2.0, 3.0, 7.0, 13.0, 1000.0, 65535.0}) {
-      (format.exponent_bits == 5 ? k.divide_f16 : k.divide_bf16)(a.data(), kCount, divisor, out.data());
+      k.divide[static_cast<int>(format.exponent_bits == 5 ? DataType::float16 : DataType::bfloat16)](
+          a.data(), kCount, static_cast<std::uint64_t>(divisor), out.data());
       for (std::size_t i = 0; i < kCount; ++i)
         ASSERT_TRUE(same(out[i], decode(a[i], format) / divisor, format))
             << a[i] << " / " << divisor << ": " << out[i];
@@ -80,7 +82,7 @@ TEST_P(Reduce, WideSums) {
     a[i] = static_cast<std::uint32_t>(source());
     b[i] = static_cast<std::uint32_t>(source());
   }
-  k.sum_f32(a.data(), b.data(), kCount, out.data());
+  k.combine[1][1](a.data(), b.data(), kCount, out.data());
   for (std::size_t i = 0; i < kCount; ++i) {
     const auto x = std::bit_cast<float>(a[i]);
     const float sum = x + std::bit_cast<float>(b[i]);
@@ -90,7 +92,7 @@ TEST_P(Reduce, WideSums) {
       ASSERT_EQ(std::bit_cast<float>(out[i]), sum);
     }
   }
-  k.sum_i32(a.data(), b.data(), kCount, a.data());  // in place
+  k.combine[4][1](a.data(), b.data(), kCount, a.data());  // in place
   for (std::size_t i = 0; i < kCount; ++i) b[i] = a[i];
   k.divide_i32(a.data(), kCount, 7, out.data());
   for (std::size_t i = 0; i < kCount; ++i)

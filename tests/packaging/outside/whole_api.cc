@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
 namespace {
 
@@ -58,6 +59,22 @@ void operations(passing::Communicator& comm) {
   EXPECT(!comm.recv(output, sizeof output, 7, 1).wait());
 }
 
+void personal_operations(passing::Communicator& comm) {
+  const std::int64_t input[2] = {5, -6};
+  std::int64_t output[2] = {};
+  const std::vector<std::size_t> counts = {2};
+  const passing::DataType type = passing::DataType::int64;
+  EXPECT(comm.reduce(input, output, 2, type, passing::Reduction::bit_xor, 0).wait());
+  EXPECT(comm.reduce_scatter(input, output, 2, type, passing::Reduction::max).wait());
+  EXPECT(comm.all_gather(input, output, 2, type).wait());
+  EXPECT(comm.all_gatherv(input, output, counts, type).wait());
+  EXPECT(comm.gather(input, output, 2, type, 0).wait());
+  EXPECT(comm.scatter(input, output, 2, type, 0).wait());
+  EXPECT(comm.all_to_all(input, output, 2, type).wait());
+  EXPECT(comm.all_to_allv(input, counts, output, counts, type).wait());
+  EXPECT(output[0] == 5 && output[1] == -6);
+}
+
 void groups() {
   auto comm = passing::Communicator::from_environment();
   EXPECT(comm);
@@ -68,6 +85,7 @@ void groups() {
   EXPECT(moved.barrier().wait());
   moved = std::move(*comm);
   operations(moved);
+  personal_operations(moved);
 }
 
 }  // namespace

@@ -1,0 +1,189 @@
+// Who does the work: the communicator's thread, or a thread of the user's that has nothing better to do than
+// wait for an operation. The latter saves two changes of threads per operation, which is most of a small
+// one's time.
+//
+// Whoever holds Mailbox::turns() may use the engine. The thread stands back as long as someone else has
+// worked lately: it looks again every kStandBack, and is woken at once when something is left over.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "communicator/engine.h"
+#include "net/member.h"
+
+namespace passing {
+namespace {
+
+// After a thread has waited for an operation, it will probably wait for the next one soon.
+constexpr Duration kStandBack = 200 * kMicrosecond;
+constexpr Duration kLonger = 2 * kMillisecond;
+constexpr Duration kLongest = 10 * kMillisecond;
+// Those who wait for a small operation look for its messages this long before they sleep.
+constexpr Duration kLook = 100 * kMicrosecond;
+constexpr std::size_t kSmallBytes = 64 << 10;
+constexpr unsigned kLookAround = 8;
+constexpr std::size_t kMediumBytes = 4 << 20;
+constexpr Duration kLongLook = kMillisecond;
+
+void poll_for(std::span<pollfd> sources, Duration time) {
+  const timespec left{time / kSecond, time % kSecond};
+  if (ppoll(sources.data(), sources.size(), time == INT64_MAX ? nullptr : &left, nullptr) <= 0) {
+    for (pollfd& each : sources) each.revents = 0;
+  }
+}
+
+std::size_t bytes_of(const Operation::State& state) {
+  if (state.what != Operation::State::What::collective) return state.bytes;
+  const strategy::Call& call = state.call;
+  const std::size_t elements =
+      std::max(std::accumulate(call.outgoing.begin(), call.outgoing.end(), std::size_t{0}),
+               std::accumulate(call.incoming.begin(), call.incoming.end(), std::size_t{0}));
+  return std::max(call.bytes(), elements * size_of(call.signature.type));
+}
+
+bool is_small(const Operation::State& state) { return bytes_of(state) <= kSmallBytes; }
+
+Duration time_to_look(const Operation::State& state) {
+  if (is_small(state)) return kLook;
+  return bytes_of(state) <= kMediumBytes ? kLongLook : 0;
+}
+
+}  // namespace
+
+// True when it is over.
+bool Engine::work(std::vector<pollfd>& sources) {
+  const bool attended = !stop_ && (helping_ || net::monotonic_now() - helped_at_ < kStandBack);
+  mailbox_->set_attended(attended);
+  if (attended) {
+    stand_back();
+    return false;
+  }
+  std::unique_lock lock(mailbox_->turns(), std::try_to_lock);
+  if (!lock) {
+    poll_for({}, kStandBack);
+    return false;
+  }
+  Duration time = 0;
+  guarded([&] {
+    if (!stop_ && !failure_) turn(sources);
+    if (!stop_ && !failure_) time = prepare(sources);
+  });
+  if (stop_ || failure_) return true;
+  polling_ = true;
+  lock.unlock();
+  poll_for(sources, time);
+  polling_ = false;
+  return false;
+}
+
+// Someone else works. The more regularly, and the longer, the less often this thread looks.
+void Engine::stand_back() {
+  const std::uint64_t helps = helps_;
+  if (!helping_ && helps == seen_helps_) {
+    standing_back_ = kStandBack;
+  } else {
+    standing_back_ = std::min(2 * standing_back_, helps == seen_helps_ ? kLongest : kLonger);
+  }
+  seen_helps_ = helps;
+  resting_ = standing_back_ > kLonger;
+  pollfd post{mailbox_->descriptor(), POLLIN, 0};
+  poll_for({&post, 1}, standing_back_);
+  resting_ = false;
+  if (post.revents == 0) return;
+  if (helping_) {
+    poll_for({}, kStandBack);  // whoever helps reads it
+  } else {
+    helped_at_ = 0;
+  }
+}
+
+// Before a wait: announces what must be known by now, and says how long there is nothing to do.
+Duration Engine::prepare(std::vector<pollfd>& sources) {
+  announce();
+  sources.clear();
+  sources.push_back({mailbox_->descriptor(), POLLIN, 0});
+  sources.push_back({mesh_ ? mesh_->descriptor() : -1, POLLIN, 0});
+  if (strategy_) strategy_->wait_on(sources);
+  if (mesh_) mesh_->flush();
+  // Writing may have ended transfers, or found that a peer has gone.
+  const bool more = !ground_.ready.empty() || (mesh_ && mesh_->has_lost());
+  const Time next = more ? 0 : next_wake();
+  return next == INT64_MAX ? INT64_MAX : std::max<Duration>(0, next - net::monotonic_now());
+}
+
+void Engine::work_until(const Operation::State& state) {
+  ++helps_;
+  helping_ = true;
+  // The thread must not wait with timers of before.
+  if (polling_) mailbox_->wake();
+  guarded([&] {
+    std::vector<pollfd> sources;
+    unsigned looks = 0;
+    const Time look_until = net::monotonic_now() + time_to_look(state);
+    if (!stop_ && !failure_) turn({});
+    while (!state.ended && !stop_ && !failure_) {
+      if (net::monotonic_now() < look_until) {
+        sched_yield();
+        look(++looks % kLookAround == 0 || !is_small(state));
+      } else {
+        const Duration time = prepare(sources);
+        poll_for(sources, time);
+        turn(sources);
+      }
+    }
+  });
+  hand_back();
+}
+
+// For the message that is waited for; now and then for everything.
+void Engine::look(bool around) {
+  const auto* waiting = running_.empty() ? nullptr : &running_.front()->context->waiting_for();
+  if (around || !mesh_ || waiting == nullptr || waiting->empty() || (strategy_ && strategy_->has_sources()))
+    return turn({});
+  if (!mesh_->glance(*waiting->begin())) return;
+  hear();
+  begin_collectives();
+}
+
+void Engine::begin_now(const Operation::State& state) {
+  // What others wait for is not this caller's business.
+  if (!running_.empty() || !queue_.empty() || !points_.empty() || stop_ || failure_) return mailbox_->wake();
+  // A large one takes time: whoever has waited lately will probably wait again, or else the thread looks
+  // soon.
+  if (!is_small(state)) return;
+  ++helps_;
+  helping_ = true;
+  guarded([this] { turn({}); });
+  helped_at_ = net::monotonic_now();
+  helping_ = false;
+  if (failure_ || resting_ || polling_) mailbox_->wake();
+}
+
+// Something left over is for the thread, at once.
+void Engine::hand_back() {
+  const bool more = stop_ || failure_ || inquiry_ || !queue_.empty() || !running_.empty() ||
+                    !points_.empty() || !suspicions_.empty();
+  helped_at_ = more ? 0 : net::monotonic_now();
+  helping_ = false;
+  // One that still waits for everything has the timers of before, and does not know what is unannounced.
+  if (more || resting_ || polling_) mailbox_->wake();
+}
+
+// Memory that there is not fails the group, not the process.
+void Engine::guarded(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::exception& problem) {
+    try {
+      fail_group({ErrorCode::no_capacity,
+                  fmt::format("{}: {}; give it more memory", names_[config_.rank], problem.what()),
+                  {static_cast<std::uint16_t>(config_.rank)}});
+    } catch (const std::exception&) {
+      fail_group({ErrorCode::no_capacity, "no memory", {}});  // short: needs none
+    }
+  }
+}
+
+}  // namespace passing

@@ -1,0 +1,305 @@
+#include "server/server.h"
+
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/thread.h"
+#include "communicator/settings.h"
+#include "net/member.h"
+
+namespace passing::server {
+namespace {
+
+using Type = net::Answer::Type;
+
+// Whoever says nothing for so long is a stranger.
+constexpr Duration kIntroduction = 10 * kSecond;
+// A rank's machine that has vanished must not keep the server: it is found out after so many seconds, and 3
+// more probes.
+constexpr int kKeepIdleSeconds = 10;
+constexpr int kKeepIntervalSeconds = 2;
+// Groups that were given up, for ranks that come later.
+constexpr std::size_t kMostDissolved = 64;
+// In a message.
+constexpr std::size_t kMostNamed = 8;
+
+// A part of a job (Communicator::split) has its name, a dot and more; or, if it is long, its first half.
+bool same_job(const std::string& holder, const std::string& other) {
+  if (other == holder || other.starts_with(holder + ".")) return true;
+  const std::string half = holder.substr(0, kLongestJob / 2);
+  return half.size() == kLongestJob / 2 && other.starts_with(half);
+}
+
+void keep_alive(int descriptor) {
+  const auto set = [descriptor](int level, int option, int value) {
+    setsockopt(descriptor, level, option, &value, sizeof value);
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+std::string shown(const net::SocketAddress& address) { return net::to_string(address); }
+
+}  // namespace
+
+Expected<std::unique_ptr<ParameterServer>> ParameterServer::start(Options options) {
+  if (!options.log) options.log = [](const std::string&) {};
+  std::unique_ptr<ParameterServer> server(new ParameterServer(std::move(options)));
+  if (auto listening = server->listen(); !listening) return tl::unexpected(listening.error());
+  auto thread = start_thread([raw = server.get()] { raw->run(); });
+  if (!thread) return tl::unexpected(thread.error());
+  server->thread_ = std::move(*thread);
+  return server;
+}
+
+ParameterServer::~ParameterServer() {
+  if (thread_.joinable()) {
+    stop_ = true;
+    eventfd_write(wake_, 1);
+    thread_.join();
+  }
+  groups_.clear();
+  for (const Desk& each : desks_) {
+    if (each.descriptor >= 0) ::close(each.descriptor);
+  }
+  if (listener_ >= 0) ::close(listener_);
+  if (wake_ >= 0) ::close(wake_);
+}
+
+Expected<void> ParameterServer::listen() {
+  const auto broken = [](const std::string& what) {
+    return fail(ErrorCode::unreachable,
+                fmt::format("{}: {}{}", what, std::strerror(errno), descriptor_remedy(errno)));
+  };
+  wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_ < 0) return broken("cannot make an event descriptor");
+  address_ = options_.listen;
+  listener_ = ::socket(address_.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (listener_ < 0) return broken("cannot open a TCP socket");
+  const int on = 1;
+  setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (::bind(listener_, address_.get(), address_.length) != 0 || ::listen(listener_, SOMAXCONN) != 0)
+    return broken("cannot listen at " + shown(address_));
+  address_.length = sizeof address_.storage;
+  getsockname(listener_, address_.get(), &address_.length);
+  return {};
+}
+
+void ParameterServer::run() {
+  pthread_setname_np(pthread_self(), "passing-desk");
+  std::vector<pollfd> sources;
+  while (!stop_) {
+    sources.assign({{listener_, POLLIN, 0}, {wake_, POLLIN, 0}});
+    for (const Desk& each : desks_) sources.push_back({each.descriptor, POLLIN, 0});
+    if (::poll(sources.data(), sources.size(), until_next_stranger()) < 0) continue;
+    std::size_t i = 2;
+    for (Desk& each : desks_) {
+      if (sources[i++].revents != 0 && !each.closed) read(each);
+    }
+    const Time now = net::monotonic_now();
+    for (Desk& each : desks_) {
+      if (!each.rank && now >= each.since + kIntroduction) close(each, "said nothing");
+    }
+    desks_.remove_if([](const Desk& each) { return each.closed; });
+    if (sources[0].revents != 0) accept_all();
+  }
+}
+
+int ParameterServer::until_next_stranger() const {
+  Time next = INT64_MAX;
+  for (const Desk& each : desks_) {
+    if (!each.rank) next = std::min(next, each.since + kIntroduction);
+  }
+  if (next == INT64_MAX) return -1;
+  return static_cast<int>(std::max<Duration>(0, next - net::monotonic_now()) / kMillisecond) + 1;
+}
+
+void ParameterServer::accept_all() {
+  for (;;) {
+    const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (descriptor >= 0) {
+      keep_alive(descriptor);
+      desks_.push_back({.descriptor = descriptor, .since = net::monotonic_now()});
+      continue;
+    }
+    if (errno == EMFILE || errno == ENFILE) {
+      // It stays in the queue: not at full speed.
+      options_.log("cannot accept a connection" + descriptor_remedy(errno));
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    return;
+  }
+}
+
+void ParameterServer::read(Desk& desk) {
+  char data[net::kLongestDeskMessage];
+  const ssize_t got = ::recv(desk.descriptor, data, sizeof data, 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0) return close(desk, "has gone");
+  desk.heard.append(data, static_cast<std::size_t>(got));
+  while (!desk.closed && desk.heard.size() >= 4) {
+    std::uint32_t length = 0;
+    std::memcpy(&length, desk.heard.data(), 4);
+    if (length > net::kLongestDeskMessage) return close(desk, "speaks another protocol");
+    if (desk.heard.size() < 4 + length) return;
+    const std::string message = desk.heard.substr(4, length);
+    desk.heard.erase(0, 4 + length);
+    if (desk.rank) {
+      const auto said = net::Answer::decode(message);
+      const auto found = groups_.find(desk.rank->group);
+      if (said && said->type == Type::late && found != groups_.end())
+        return on_late(found->first, found->second);
+      if (!said) return close(desk, "speaks another protocol");
+      if (said->type == Type::ready && found != groups_.end()) {
+        desk.content = true;
+        complete(found->first, found->second);
+        continue;
+      }
+      return close(desk, said->text, said->code);
+    }
+    auto rank = net::Enrolment::decode(message);
+    if (!rank) return close(desk, "speaks another protocol");
+    on_enrolment(desk, std::move(*rank));
+  }
+}
+
+// Why a rank cannot be served, if so.
+std::optional<std::string> ParameterServer::why_not(const net::Enrolment& rank) const {
+  if (rank.version != PASSING_VERSION_STRING)
+    return fmt::format("it is version {}, {} is {}", PASSING_VERSION_STRING, rank.name, rank.version);
+  if (!options_.token.empty() && rank.token != options_.token)
+    return "the token is another one: give servers and ranks the same (PASSING_TOKEN)";
+  if (rank.size < 2 || rank.size > 65535 - options_.of || rank.rank >= rank.size)
+    return fmt::format("rank {} of {} cannot be", rank.rank, rank.size);
+  if (!net::parse_numeric_address(rank.address))
+    return fmt::format("the address '{}' cannot be read", rank.address);
+  if (!groups_.empty() && !same_job(holder_, rank.job)) {
+    return fmt::format("it is taken by job '{}' (by {}); wait for its end, or start another server", holder_,
+                       groups_.begin()->second.desks.begin()->second->rank->name);
+  }
+  const auto found = groups_.find(rank.group);
+  if (found == groups_.end()) return std::nullopt;
+  const Group& group = found->second;
+  if (group.size != rank.size || group.service || group.desks.contains(rank.rank))
+    return fmt::format("rank {} of job '{}' is there already", rank.rank, rank.job);
+  return std::nullopt;
+}
+
+void ParameterServer::on_enrolment(Desk& desk, net::Enrolment rank) {
+  if (const auto why = why_not(rank)) {
+    options_.log(fmt::format("job '{}', {}: refused: {}", rank.job, rank.name, *why));
+    say(desk, {.text = *why});
+    return close(desk, *why);
+  }
+  for (const auto& [id, why] : dissolved_) {
+    if (id != rank.group) continue;
+    say(desk, why);
+    return close(desk, why.text);
+  }
+  if (groups_.empty()) holder_ = rank.job;
+  Group& group = groups_[rank.group];
+  group.job = rank.job;
+  group.size = rank.size;
+  if (!group.mesh) {
+    auto mesh = net::Mesh::create(rank.size + options_.index, rank.size + options_.of, address_);
+    if (!mesh) {
+      groups_.erase(rank.group);
+      say(desk, {.text = mesh.error().message});
+      return close(desk, mesh.error().message);
+    }
+    group.mesh = std::move(*mesh);
+  }
+  group.desks[rank.rank] = &desk;
+  desk.rank = std::move(rank);
+  // The address that the rank has found us by.
+  net::SocketAddress reached;
+  reached.length = sizeof reached.storage;
+  getsockname(desk.descriptor, reached.get(), &reached.length);
+  reached.set_port(group.mesh->address().port());
+  say(desk, {.type = Type::accepted, .address = shown(reached), .index = options_.index, .of = options_.of});
+}
+
+// If all ranks are there, and content with their servers.
+void ParameterServer::complete(std::uint64_t id, Group& group) {
+  const bool whole =
+      group.desks.size() == group.size && std::all_of(group.desks.begin(), group.desks.end(),
+                                                      [](const auto& each) { return each.second->content; });
+  if (!whole || group.service) return;
+  Service::Group plan{.size = group.size, .index = options_.index, .of = options_.of};
+  std::vector<net::SocketAddress> addresses;
+  for (const auto& [rank, desk] : group.desks) {
+    addresses.push_back(*net::parse_numeric_address(desk->rank->address));
+    if (desk->rank->pushes) plan.children.push_back(rank);
+  }
+  const std::size_t pushing = plan.children.size();
+  group.mesh->introduce(std::move(addresses), id);
+  auto service = Service::start(std::move(group.mesh), std::move(plan), options_.log);
+  if (!service) return dissolve(id, {.code = service.error().code, .text = service.error().message});
+  group.service = std::move(*service);
+  options_.log(fmt::format("job '{}': serving {} ranks, of which {} push", group.job, group.size, pushing));
+  for (const auto& [rank, desk] : group.desks) say(*desk, {.type = Type::ready});
+}
+
+// A rank has waited long enough.
+void ParameterServer::on_late(std::uint64_t id, const Group& group) {
+  if (group.service) return;  // its answer is on its way
+  std::string missing;
+  std::size_t count = 0;
+  for (std::uint32_t r = 0; r < group.size; ++r) {
+    if (group.desks.contains(r) || ++count > kMostNamed) continue;
+    missing += fmt::format("{}rank {}", count == 1 ? "" : ", ", r);
+  }
+  if (count > kMostNamed) missing += fmt::format(" and {} more", count - kMostNamed);
+  dissolve(id, {.code = ErrorCode::deadline,
+                .text = fmt::format("{} of job '{}' did not come here in time: do all ranks have the same "
+                                    "PASSING_SERVERS?",
+                                    missing, group.job)});
+}
+
+// A group will never be complete: whoever waits for it must know, and whoever comes to it later.
+void ParameterServer::dissolve(std::uint64_t id, const net::Answer& why) {
+  Group& group = groups_.at(id);
+  options_.log(fmt::format("job '{}': {}", group.job, why.text));
+  for (const auto& [rank, desk] : group.desks) {
+    say(*desk, why);
+    desk->closed = true;
+    ::close(std::exchange(desk->descriptor, -1));
+  }
+  groups_.erase(id);
+  dissolved_.emplace_back(id, why);
+  if (dissolved_.size() > kMostDissolved) dissolved_.pop_front();
+}
+
+void ParameterServer::close(Desk& desk, const std::string& why, ErrorCode code) {
+  if (std::exchange(desk.closed, true)) return;
+  ::close(std::exchange(desk.descriptor, -1));
+  if (!desk.rank) return;
+  const auto found = groups_.find(desk.rank->group);
+  if (found == groups_.end()) return;
+  Group& group = found->second;
+  group.desks.erase(desk.rank->rank);
+  if (!group.service) {
+    const std::string text = fmt::format("{} is not coming: {}", desk.rank->name, why);
+    return dissolve(found->first, {.code = code, .text = text});
+  }
+  if (!group.desks.empty()) return;
+  options_.log(fmt::format("job '{}': all {} ranks have left", group.job, group.size));
+  groups_.erase(found);
+}
+
+// A few hundred bytes: they fit the socket's buffer, or the rank is not reading.
+void ParameterServer::say(Desk& desk, const net::Answer& answer) {
+  const std::string frame = net::framed(answer.encode());
+  static_cast<void>(::send(desk.descriptor, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+}
+
+}  // namespace passing::server
