@@ -18,7 +18,10 @@ import sys
 import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+
+import collectives
+from lab import ROOT, ROUNDS, in_lab, median_seconds, peer, slowest_total
 
 
 @functools.lru_cache
@@ -47,38 +50,11 @@ def clean_clone(_build):
 # Payload over wire bytes at MTU 1500: 352 elements, our header, UDP, IPv4, Ethernet.
 PAYLOAD = 352 * 4
 CEILING = PAYLOAD / (PAYLOAD + 36 + 8 + 20 + 14)
-ROUNDS = 5
-
-
-def in_lab(build, arguments, command, least=1.0, environment={}, **options):
-    """Runs a command in a lab of 4 hosts; returns the ranks' JSON lines. `least`: what each link must carry at least
-    in each direction, in tensors."""
-    with tempfile.TemporaryDirectory(prefix="passing-claim-") as scratch:
-        links = os.path.join(scratch, "links.json")
-        output = subprocess.check_output(
-            [os.path.join(ROOT, build, "passing"), "lab", "run", "--hosts", "4", "--plain", "--json", links, *arguments,
-             "--", *[word.replace("@SCRATCH@", scratch) for word in command]], text=True, stderr=subprocess.STDOUT,
-            env={**os.environ, **{name: value.replace("@SCRATCH@", scratch) for name, value in environment.items()}}, **options)
-        rows = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-        with open(links) as file:
-            carried = json.load(file)["links"]
-    if len(rows) != 4 or not all(row["ok"] and row["verified"] for row in rows):
-        raise RuntimeError("a rank did not report a right result: " + output)
-    # A link that carried less than its strategy's minimum did not do what the strategy is.
-    fewest = least * rows[0]["bytes"] * rows[0]["repeat"]
-    for link in carried:
-        if min(link["up_bytes"], link["down_bytes"]) < fewest:
-            raise RuntimeError(f"link of host {link['host']} carried fewer than {fewest:.0f} bytes: {link}")
-    return rows
 
 
 def ours(build, elements, repeat, *more):
     return [os.path.join(ROOT, build, "passing"), "all-reduce", "--elements", str(elements), "--repeat", str(repeat),
             "--warm-up", "2", "--check-last", "--json", *more]
-
-
-def median_seconds(rows):
-    return statistics.median(row["median_seconds"] for row in rows)
 
 
 def against_echo(build):
@@ -103,10 +79,7 @@ def against_gloo(build):
     ratios = []
     for _ in range(ROUNDS):
         mine = median_seconds(in_lab(build, [], ours(build, 4_000_000, 15)))
-        theirs = min(
-            median_seconds(in_lab(build, ["--no-switch"], [os.path.join(ROOT, build, "peer_gloo"), "@SCRATCH@",
-                                                           "4000000", "15", "2", algorithm]))
-            for algorithm in ("ring", "bcube"))
+        theirs = min(median_seconds(peer(build, name, "all_reduce", 4_000_000, 15)) for name in ("gloo ring", "gloo bcube"))
         ratios.append(theirs / mine)
     return statistics.median(ratios)
 
@@ -118,59 +91,25 @@ def of_ceiling(rate, bits, elements, repeat, loss=None):
         for _ in range(3):
             arguments = ["--rate", rate] + (["--loss", str(loss)] if loss else [])
             rows = in_lab(build, arguments, ours(build, elements, repeat, "--in-flight", "2" if elements > 1_000_000 else "8"))
-            slowest = max(row["total_seconds"] for row in rows)
-            samples.append(8 * rows[0]["bytes"] * rows[0]["repeat"] / slowest / bits / CEILING)
+            samples.append(8 * rows[0]["bytes"] * rows[0]["repeat"] / slowest_total(rows) / bits / CEILING)
         return statistics.median(samples)
     return measure
-
-
-# What a link carries in a ring of 4: 2 (P - 1) / P tensors each way.
-RING = 1.5
-MPI = ["mpirun.openmpi", "--allow-run-as-root", "-np", "4", "--host", ",".join(f"10.77.0.{h + 2}:1" for h in range(4)),
-       "--mca", "pml", "ob1", "--mca", "btl", "tcp,self,vader", "--mca", "btl_tcp_if_include", "eth0",
-       "--mca", "oob_tcp_if_include", "eth0", "--mca", "plm_rsh_no_tree_spawn", "1", "--bind-to", "none",
-       "--mca", "mpi_yield_when_idle", "1", "-x", "PASSING_LAB",
-       "--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", "coll_tuned_allreduce_algorithm", "4"]
-
-
-def slowest_total(rows):
-    return max(row["total_seconds"] for row in rows)
-
-
-def communicator(build, strategy, arguments, elements, repeat, in_flight, least):
-    """Operations of the communicator back to back: seconds of the slowest rank."""
-    environment = {"PASSING_STRATEGY": strategy}
-    if strategy == "ring":
-        environment["PASSING_DIRECTORY"] = "@SCRATCH@"
-        arguments = [*arguments, "--no-switch"]
-    command = [os.path.join(ROOT, build, "peer_passing"), str(elements), str(repeat), "2", str(in_flight)]
-    return slowest_total(in_lab(build, arguments, command, least, environment))
 
 
 def ring_against_others(rate, repeat):
     """Time of the better of Gloo's and Open MPI's ring over ours: 16 MB back to back, one operation at a time."""
     def measure(build):
-        arguments = ["--no-switch"] + (["--rate", rate] if rate else [])
-        agent = os.path.join(ROOT, build, "passing") + " lab agent"
-        ratios = []
-        for _ in range(ROUNDS):
-            mine = communicator(build, "ring", arguments[1:], 4_000_000, repeat, 1, RING)
-            gloo = slowest_total(in_lab(build, arguments, [os.path.join(ROOT, build, "peer_gloo"), "@SCRATCH@", "4000000",
-                                                           str(repeat), "2", "ring"], RING))
-            mpi = slowest_total(in_lab(build, [*arguments, "--once"],
-                                       [*MPI, "--mca", "plm_rsh_agent", agent, os.path.join(ROOT, build, "peer_open_mpi"),
-                                        "4000000", str(repeat), "2"], RING))
-            ratios.append(min(gloo, mpi) / mine)
-            print(f"  ring {mine:.3f} s, Gloo {gloo:.3f} s, Open MPI {mpi:.3f} s", file=sys.stderr)
-        return statistics.median(ratios)
+        def sample(name):
+            return slowest_total(peer(build, name, "all_reduce", 4_000_000, repeat, rate)) / repeat
+        return collectives.rounds(("passing ring",), ("gloo ring", "open_mpi all_reduce ring"), sample)
     return measure
 
 
 def in_network_of_ceiling(rate, bits, elements, repeat):
     def measure(build):
         seconds = statistics.median(
-            communicator(build, "in_network", ["--rate", rate], elements, repeat, 2 if elements > 1_000_000 else 8, 1.0)
-            for _ in range(3))
+            slowest_total(peer(build, "passing in_network", "all_reduce", elements, repeat, rate,
+                               in_flight=2 if elements > 1_000_000 else 8, least=1.0)) for _ in range(3))
         return 8 * 4 * elements * repeat / seconds / bits / CEILING
     return measure
 
@@ -260,6 +199,7 @@ CLAIMS = [
      in_network_of_ceiling("200mbit", 2e8, 4_000_000, 4)),
     ("in-network-200m-1m", "communicator in_network, 200 Mbit/s, 1 MB", ">=", 0.95, "of ceiling",
      in_network_of_ceiling("200mbit", 2e8, 250_000, 50)),
+    *collectives.claims(),
     ("idle-cpu", "an idle communicator: CPU", "<=", 0.5, "% of a core", idle("cpu_percent")),
     ("idle-threads", "threads of a communicator", "<=", 2, "threads", idle("threads")),
     ("switch-memory", "memory of a switch with the default slots", "<", 64, "MB", switch_memory),
@@ -273,15 +213,19 @@ COMPARE = {">=": lambda a, b: a >= b, "<=": lambda a, b: a <= b, "<": lambda a, 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build/release", help="the build directory")
-    parser.add_argument("--only", help="the name of one claim, or several with commas")
+    parser.add_argument("--only", help="a claim, or a group by the first words of its names (broadcast, ring), or several with commas")
     arguments = parser.parse_args()
 
-    unknown = set((arguments.only or CLAIMS[0][0]).split(",")) - {c[0] for c in CLAIMS}
-    if unknown:
-        parser.error(f"no such claim: {', '.join(sorted(unknown))}; there are {', '.join(c[0] for c in CLAIMS)}")
+    names = [claim[0] for claim in CLAIMS]
+    wanted = set() if arguments.only else set(names)
+    for word in filter(None, (arguments.only or "").split(",")):
+        found = {word} & set(names) or {name for name in names if name.startswith(word + "-")}
+        if not found:
+            parser.error(f"no such claim: {word}; there are {', '.join(names)}")
+        wanted |= found
     rows = []
     for name, text, comparison, target, unit, measure in CLAIMS:
-        if arguments.only and name not in arguments.only.split(","):
+        if name not in wanted:
             continue
         print(f"measuring {name} ...", file=sys.stderr)
         row = {"name": name, "claim": text, "target": f"{comparison} {target}", "unit": unit}
@@ -289,7 +233,7 @@ def main():
             figure = measure(arguments.build)
             row |= {"figure": round(figure, 3), "verdict": "pass" if COMPARE[comparison](figure, target) else "miss"}
         except (RuntimeError, OSError, subprocess.CalledProcessError) as problem:
-            print(f"{name}: {problem}", file=sys.stderr)
+            print(f"{name}: {problem}\n{getattr(problem, 'output', None) or ''}", file=sys.stderr)
             row |= {"figure": "-", "verdict": "error"}
         rows.append(row)
     commit = subprocess.check_output(["git", "-C", ROOT, "describe", "--always", "--dirty"], text=True).strip()

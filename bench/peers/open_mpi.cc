@@ -1,50 +1,53 @@
-// Open MPI's all-reduce: the same loop, arguments and report as the other peers. Started by mpirun.
-#include <fmt/format.h>
+// Open MPI's collectives. Started by mpirun, whose --mca settings choose the algorithms. PEER_ALGORITHM=block
+// takes MPI_Reduce_scatter_block: without it, reduce_scatter is MPI_Reduce_scatter, which is a ring by
+// default where the other reduces to one rank and scatters (4 ranks, 1 MiB or more).
 #include <mpi.h>
-#include <sys/resource.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <vector>
+#include "peer.h"
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  if (argc != 4) {
-    fmt::print(stderr, "usage: mpirun ... peer_open_mpi ELEMENTS REPEAT WARM_UP\n");
-    MPI_Abort(MPI_COMM_WORLD, 2);
-  }
+  peer::Job job = peer::parse(argc, argv);
+  peer::one_at_a_time(job);
   int rank = 0;
   int size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  const std::size_t elements = std::strtoull(argv[1], nullptr, 10);
-  const int repeat = std::atoi(argv[2]);
-  const int warm_up = std::atoi(argv[3]);
+  job.take_place(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size));
+  const std::string how = peer::algorithm("default");
+  const bool block = how == "block" && job.collective == peer::Collective::reduce_scatter;
+  if (how != "default" && !block)
+    peer::absent(fmt::format("PEER_ALGORITHM {} for {}: use mpirun --mca", how, job.name()));
 
-  std::vector<float> tensor(elements);
-  std::vector<double> seconds;
-  double begin = 0;
-  double total = 0;
-  bool right = true;
-  for (int i = 0; i < warm_up + repeat; ++i) {
-    if (i == 0 || i + 1 == warm_up + repeat)
-      std::fill(tensor.begin(), tensor.end(), static_cast<float>(rank + 1));
-    if (i == warm_up) begin = MPI_Wtime();
-    const double started = MPI_Wtime();
-    MPI_Allreduce(MPI_IN_PLACE, tensor.data(), static_cast<int>(elements), MPI_FLOAT, MPI_SUM,
-                  MPI_COMM_WORLD);
-    if (i >= warm_up) seconds.push_back(MPI_Wtime() - started);
-    total = MPI_Wtime() - begin;
-  }
-  const auto expected = static_cast<float>(size * (size + 1) / 2);
-  right = std::all_of(tensor.begin(), tensor.end(), [&](float value) { return value == expected; });
-  std::sort(seconds.begin(), seconds.end());
-  fmt::print(
-      "{{\"ok\": {}, \"rank\": {}, \"bytes\": {}, \"repeat\": {}, \"median_seconds\": {}, \"total_seconds\": "
-      "{}, "
-      "\"verified\": true}}\n",
-      right, rank, 4 * elements, repeat, seconds[seconds.size() / 2], total);
-  std::fflush(stdout);
+  const int count = static_cast<int>(job.elements);
+  const int part = static_cast<int>(job.part);
+  const std::vector<int> parts(job.size, part);
+  auto data = peer::make_data(job);
+  const auto run = [&](std::size_t i) {
+    const float* in = data[i].input.data();
+    float* out = data[i].output.data();
+    switch (job.collective) {
+      case peer::Collective::all_reduce:
+        MPI_Allreduce(MPI_IN_PLACE, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        break;
+      case peer::Collective::broadcast: MPI_Bcast(out, count, MPI_FLOAT, 0, MPI_COMM_WORLD); break;
+      case peer::Collective::all_gather:
+        MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out, part, MPI_FLOAT, MPI_COMM_WORLD);
+        break;
+      case peer::Collective::reduce_scatter:
+        if (block)
+          MPI_Reduce_scatter_block(in, out, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        else
+          MPI_Reduce_scatter(in, out, parts.data(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        break;
+      case peer::Collective::all_to_all:
+        MPI_Alltoall(in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD);
+        break;
+    }
+  };
+  const auto result = peer::measure(
+      job, data, run, [](std::size_t) { return true; }, [&](std::size_t i) { return data[i].output.data(); });
+  const int status = peer::report(job, result, how);
   MPI_Finalize();
-  return right ? 0 : 1;
+  return status;
 }
