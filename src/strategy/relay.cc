@@ -81,6 +81,7 @@ std::byte* Tree::sum(std::size_t i) {
 
   std::byte* const scratch = relay_.children.empty() ? nullptr : slot(i, 0);
   std::byte* const where = relay_.output != nullptr ? output(i) : scratch;
+  PASSING_ASSERT(where != nullptr);  // there are children, or an output
   if (parts.size() == 1) {
     if (parts[0] != where) std::memcpy(where, parts[0], count * width_);
     return where;
@@ -145,9 +146,9 @@ Task Tree::down() {
   const std::size_t at_once = kResultsAhead * parents_.size();
   std::vector<Transit> coming;
   const auto await_result = [&](std::size_t k) {
-    if (k < order.size())
-      coming.push_back(
-          context_.recv(*relay_.pieces[order[k]].parent, output(order[k]), bytes(order[k]), kDown));
+    if (k >= order.size()) return;
+    const RelayPiece& piece = relay_.pieces[order[k]];
+    coming.push_back(context_.recv(*piece.parent, output(order[k]), bytes(order[k]), kDown));
   };
   for (std::size_t k = 0; k < at_once; ++k) await_result(k);
   for (std::size_t k = 0; k < order.size(); ++k) {

@@ -71,6 +71,6 @@ inline Scratch ScratchPool::take(std::size_t bytes) {
   spare_.erase(best);
   kept_ -= block.bytes;
   return {*this, std::move(block)};
-}
+}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): the pool owns it
 
 }  // namespace passing::strategy
