@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/hash.h"
 #include "communicator/engine.h"
 #include "communicator/settings.h"
 #include "net/hex.h"
@@ -87,11 +88,8 @@ std::string wrong_reduction(DataType type, Reduction reduction) {
                      to_string(reduction));
 }
 
-std::uint64_t hash_of(const std::vector<std::size_t>& counts) {
-  std::uint64_t hash = 14695981039346656037U;
-  for (const std::size_t each : counts) hash = (hash ^ each) * 1099511628211U;
-  return hash | 1;  // 0 means that there are none
-}
+// 0 means that there are no counts.
+std::uint64_t shape_of(const std::vector<std::size_t>& counts) { return hash_of(counts) | 1; }
 
 }  // namespace
 
@@ -228,7 +226,7 @@ Operation Communicator::all_gatherv(const void* input, void* output, const std::
   state->call.incoming.assign(counts.begin(), counts.end());
   return impl_->collective(
       "all_gatherv", state,
-      {.kind = Kind::all_gather, .type = type, .count = total, .shape = hash_of(counts)},
+      {.kind = Kind::all_gather, .type = type, .count = total, .shape = shape_of(counts)},
       input == own ? "" : must_be_apart(input, counts[rank()] * width, output, total * width), input,
       counts[rank()], output, total);
 }
@@ -354,9 +352,7 @@ namespace {
 std::string part_of(const std::string& job, std::uint32_t generation, int color) {
   std::string name = fmt::format("{}.{}.{}", job, generation, color);
   if (name.size() <= kLongestJob) return name;
-  std::uint64_t hash = 14695981039346656037U;
-  for (const char each : name) hash = (hash ^ static_cast<unsigned char>(each)) * 1099511628211U;
-  return job.substr(0, kLongestJob / 2) + "." + net::to_hex(hash);
+  return job.substr(0, kLongestJob / 2) + "." + net::to_hex(hash_of(name));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/hash.h"
 #include "base/thread.h"
 #include "communicator/settings.h"
 #include "net/address.h"
@@ -133,10 +134,8 @@ Expected<void> Engine::meet() {
     if (!address) return tl::unexpected(address.error());
     addresses.push_back(*address);
   }
-  std::uint64_t group = 14695981039346656037U;
-  for (const std::string& blob : *blobs) {
-    for (const char each : blob) group = (group ^ static_cast<unsigned char>(each)) * 1099511628211U;
-  }
+  std::uint64_t group = kHashBegin;
+  for (const std::string& blob : *blobs) group = hash_of(blob, group);
   auto made = strategy::make_strategy(config_.strategy, {.config = config_,
                                                          .names = names_,
                                                          .hosts = std::move(hosts),
