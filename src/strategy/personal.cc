@@ -16,6 +16,9 @@ namespace passing::strategy {
 namespace {
 
 constexpr std::uint32_t kPartners = 2;
+// Measured at 1 Gbit/s and not shaped: more at once bury a link's queue, fewer leave it idle.
+constexpr std::size_t kPieceBytes = 64 << 10;
+constexpr std::size_t kPieces = 3;
 // Below this everything is sent at once: one round of latency.
 constexpr std::size_t kSmallBytes = 32 << 10;
 
@@ -41,28 +44,48 @@ struct Parts {
   std::size_t bytes(std::uint32_t rank) const { return counts[rank] * width; }
 };
 
+// A part travels in pieces, so that the next partner's first ones are on their way when one partner's last
+// ones arrive. The last is shorter than the others, if need be empty: a part of another size than the
+// receiver expects always shows.
+template <class Take>
+void in_pieces(std::size_t bytes, const Take& take) {
+  std::size_t at = 0;
+  for (; at + kPieceBytes <= bytes; at += kPieceBytes) take(at, kPieceBytes);
+  take(at, bytes - at);
+}
+
 // out[j] goes to rank j, in[j] comes from it; own parts are not touched.
 Task trade(Context& context, const Parts& out, const Parts& in) {
   const std::uint32_t size = context.size();
   std::size_t most = 0;
   for (std::uint32_t r = 0; r < size; ++r) most = std::max({most, out.bytes(r), in.bytes(r)});
-  // The same on all ranks or not: how many are under way is everyone's own business.
-  const std::uint32_t at_once = most <= kSmallBytes ? size : kPartners;
+  struct Piece {
+    std::uint32_t from;
+    std::byte* data;
+    std::size_t bytes;
+  };
+  std::vector<Piece> pieces;
   std::vector<Transit> going;
   for (std::uint32_t step = 1; step < size; ++step) {
     const std::uint32_t to = (context.rank() + step) % size;
-    going.push_back(context.send(to, out.at(to), out.bytes(to)));
-  }
-  std::vector<Transit> coming;
-  const auto expect = [&](std::uint32_t step) {
-    if (step >= size) return;
+    in_pieces(out.bytes(to), [&](std::size_t at, std::size_t bytes) {
+      going.push_back(context.send(to, out.at(to) + at, bytes));
+    });
     const std::uint32_t from = (context.rank() + size - step) % size;
-    coming.push_back(context.recv(from, in.at(from), in.bytes(from)));
+    in_pieces(in.bytes(from), [&](std::size_t at, std::size_t bytes) {
+      pieces.push_back({from, in.at(from) + at, bytes});
+    });
+  }
+  // The same on all ranks or not: how many are under way is everyone's own business.
+  const std::size_t at_once = most <= kSmallBytes ? pieces.size() : kPieces;
+  std::vector<Transit> coming;
+  const auto expect = [&](std::size_t i) {
+    if (i < pieces.size()) coming.push_back(context.recv(pieces[i].from, pieces[i].data, pieces[i].bytes));
   };
-  for (std::uint32_t step = 1; step <= at_once; ++step) expect(step);
-  for (std::uint32_t step = 1; step < size; ++step) {
-    co_await coming[step - 1];
-    expect(step + at_once);
+  for (std::size_t i = 0; i < at_once; ++i) expect(i);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    co_await coming[i];
+    expect(i + at_once);
   }
   for (Transit& each : going) co_await each;
 }
