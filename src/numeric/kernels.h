@@ -49,6 +49,12 @@ struct Kernels {
   using Divide = void (*)(const void* in, std::size_t n, std::uint64_t divisor, void* out);
   std::array<Divide, kDataTypes + 1> divide;
 
+  /// float16 and bfloat16 to float32, exactly, NaN and infinities too. Null: the type is not a narrow float.
+  using Widen = void (*)(const void* in, std::size_t n, void* out);
+  std::array<Widen, kDataTypes + 1> widen;
+  /// float32 / divisor to float16 or bfloat16, rounded once.
+  std::array<Divide, kDataTypes + 1> narrow;
+
   void (*divide_i32)(const void* in, std::size_t n, double divisor, void* out);
   /// sum += in, modulo 2^32. The slot add.
   void (*add_i32)(void* sum, const void* in, std::size_t n);
