@@ -1,0 +1,267 @@
+#include "inhost/operation.h"
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+
+#include "wire/wire.h"
+
+namespace passing::inhost {
+namespace {
+
+constexpr std::size_t kBlock = PASSING_BLOCK_ELEMENTS;
+// Up to here it is faster if everyone sums everything than to wait for the sums of others.
+constexpr std::size_t kDirectBytes = 16 << 10;
+
+std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+
+void move_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+Cut::Cut(std::size_t count, std::size_t width, std::size_t owners, std::size_t slot_bytes)
+    : count_(count), width_(width), owners_(owners), blocks_(divide_up(count, kBlock)) {
+  const std::size_t longest = divide_up(blocks_, owners);
+  const std::size_t most = slot_bytes / (owners * kBlock * width);
+  PASSING_ASSERT(most > 0);
+  pieces_ = std::max<std::uint64_t>(1, divide_up(longest, most));
+  run_ = divide_up(longest, pieces_) * kBlock;
+}
+
+Span Cut::stripe(std::size_t owner) const {
+  const std::size_t first = std::min(count_, blocks_ * owner / owners_ * kBlock);
+  return {first, std::min(count_, blocks_ * (owner + 1) / owners_ * kBlock) - first};
+}
+
+Span Cut::in_piece(std::size_t owner, std::uint64_t piece) const {
+  const Span all = stripe(owner);
+  const std::size_t begin = std::min(all.count, piece * run_);
+  return {all.first + begin, std::min(run_, all.count - begin)};
+}
+
+Operation::Operation(Host& host, const Call& call, bool relayed)
+    : host_(host),
+      call_(call),
+      sum_(call.type, call.reduction),
+      width_(size_of(call.type)),
+      relayed_(relayed),
+      direct_(!relayed && call.owners == 0 && call.count <= kDirectBytes / width_),
+      owners_(call.owners == 0 ? host.size() : std::min<std::size_t>(call.owners, host.size())),
+      cut_(call.count, width_, direct_ ? 1 : owners_, host.settings().slot_bytes) {
+  std::tie(number_, first_) = host_.enqueue(cut_.pieces());
+}
+
+bool Operation::give() {
+  const std::uint64_t piece = first_ + given_;
+  if (given_ == cut_.pieces() || host_.count(given) != piece) return false;
+  if (piece >= kSlots && !host_.reached(taken, piece - kSlots + 1)) return false;
+
+  const std::size_t bytes = call_.count * width_;
+  const std::uint64_t where = direct_ || bytes == 0 ? kNowhere : host_.offset(call_.input, bytes);
+  host_.description(host_.index(), piece) = {
+      .operation = number_,
+      .index = given_,
+      .count = call_.count,
+      .input = where,
+      .output = direct_ || bytes == 0 ? kNowhere : host_.offset(call_.output, bytes),
+      .type = static_cast<std::uint32_t>(call_.type),
+      .reduction = static_cast<std::uint32_t>(call_.reduction),
+      .owners = static_cast<std::uint32_t>(owners_),
+      .relayed = relayed_ ? 1U : 0U,
+  };
+  if (direct_) {
+    move_bytes(host_.slot(host_.index(), piece), input(0), bytes);
+  } else if (where == kNowhere) {
+    // The own stripe is read where it is; its place in the slot is for the results.
+    for (std::size_t owner = 0; owner < owners_; ++owner) {
+      if (owner == host_.index()) continue;
+      const Span span = cut_.in_piece(owner, given_);
+      move_bytes(host_.slot(host_.index(), piece) + cut_.offset(owner), input(span.first), span.count * width_);
+    }
+  }
+  ++given_;
+  host_.advance(given);
+  pass_empty();
+  return true;
+}
+
+// Where this rank has nothing to sum there is nothing to wait for.
+void Operation::pass_empty() {
+  if (direct_) return;
+  while (added_ < given_ && own(added_).count == 0) ++added_;
+  while (summed_ < added_ && own(summed_).count == 0 && host_.count(summed) == first_ + summed_) {
+    ++summed_;
+    host_.advance(summed);
+  }
+}
+
+bool Operation::agree(std::uint64_t piece) {
+  const Description& own = host_.description(host_.index(), piece);
+  const std::size_t bytes = call_.count * width_;
+  for (std::size_t i = 0; i < host_.size(); ++i) {
+    const Description& other = host_.description(i, piece);
+    const auto inside = [&](std::uint64_t offset) {
+      return offset == kNowhere ||
+             (offset <= host_.settings().shared_bytes && bytes <= host_.settings().shared_bytes - offset);
+    };
+    if (other.operation == own.operation && other.index == own.index && other.count == own.count &&
+        other.type == own.type && other.reduction == own.reduction && other.owners == own.owners &&
+        other.relayed == own.relayed && inside(other.input) && inside(other.output))
+      continue;
+    host_.report(ErrorCode::disagreement, std::uint64_t{1} << host_.index() | std::uint64_t{1} << i, piece);
+    return false;
+  }
+  return true;
+}
+
+void Operation::find_sources(std::uint64_t piece, Span span, Sources& sources) {
+  const std::size_t in_slot =
+      direct_ ? 0
+              : cut_.offset(host_.index()) + (span.first - own(piece - first_).first) * width_;
+  for (std::size_t i = 0; i < host_.size(); ++i) {
+    const std::uint64_t where = host_.description(i, piece).input;
+    if (i == host_.index()) {
+      sources[i] = input(span.first);
+    } else if (where != kNowhere) {
+      sources[i] = host_.part(i) + where + span.first * width_;
+    } else {
+      sources[i] = host_.slot(i, piece) + in_slot;
+    }
+  }
+}
+
+Span Operation::ready() {
+  if (direct_ || added_ == given_) return {};
+  const std::uint64_t piece = first_ + added_;
+  const Span span = own(added_);
+  if (!host_.reached(given, piece + 1)) return {};
+  if (added_elements_ == 0 && !agree(piece)) return {};
+  return {span.first + added_elements_, span.count - added_elements_};
+}
+
+void Operation::sum(std::size_t count, void* out) {
+  const std::uint64_t piece = first_ + added_;
+  const Span span = own(added_);
+  Sources sources;
+  find_sources(piece, {span.first + added_elements_, count}, sources);
+  sum_.add({sources.data(), host_.size()}, count, out);
+  added_elements_ += count;
+  if (added_elements_ < span.count) return;
+  added_elements_ = 0;
+  ++added_;
+  pass_empty();
+}
+
+// To the slot for those who will copy it, and to where it belongs in shared memory.
+void Operation::spread(Span span, const std::byte* results) {
+  const std::uint64_t piece = first_ + summed_;
+  const std::size_t bytes = span.count * width_;
+  bool wanted = false;
+  for (std::size_t i = 0; i < host_.size(); ++i) {
+    if (i == host_.index()) continue;
+    const std::uint64_t where = host_.description(i, piece).output;
+    wanted = wanted || where == kNowhere;
+    if (where != kNowhere) move_bytes(host_.part(i) + where + span.first * width_, results, bytes);
+  }
+  if (wanted)
+    move_bytes(host_.slot(host_.index(), piece) + cut_.offset(host_.index()) +
+             (span.first - own(summed_).first) * width_,
+         results, bytes);
+}
+
+bool Operation::publish(const void* results, std::size_t count) {
+  const auto* from = static_cast<const std::byte*>(results);
+  while (count > 0) {
+    if (host_.count(summed) != first_ + summed_) return false;
+    const Span span = own(summed_);
+    const Span part{span.first + summed_elements_, std::min(count, span.count - summed_elements_)};
+    move_bytes(output(part.first), from, part.count * width_);
+    spread(part, from);
+    from += part.count * width_;
+    count -= part.count;
+    summed_elements_ += part.count;
+    if (summed_elements_ == span.count) {
+      summed_elements_ = 0;
+      ++summed_;
+      host_.advance(summed);
+      pass_empty();
+    }
+  }
+  return true;
+}
+
+bool Operation::reduce() {
+  if (host_.count(summed) != first_ + summed_) return false;
+  const Span span = ready();
+  if (span.count == 0) return false;
+  Sources sources;
+  find_sources(first_ + added_, span, sources);
+  const auto divisor = static_cast<std::uint32_t>(host_.size());
+  for (std::size_t i = 0; i < span.count; i += kBlock) {
+    const Span block{span.first + i, std::min(kBlock, span.count - i)};
+    sum_.finish({sources.data(), host_.size()}, block.count, divisor, output(block.first));
+    spread(block, output(block.first));
+    for (std::size_t r = 0; r < host_.size(); ++r) sources[r] += block.count * width_;
+  }
+  ++added_;
+  ++summed_;
+  host_.advance(summed);
+  pass_empty();
+  return true;
+}
+
+bool Operation::sum_all() {
+  const std::uint64_t piece = first_ + taken_;
+  if (taken_ == given_ || host_.count(taken) != piece || !host_.reached(given, piece + 1)) return false;
+  if (!agree(piece)) return false;
+  Sources sources;
+  find_sources(piece, {0, call_.count}, sources);
+  sum_.finish({sources.data(), host_.size()}, call_.count, static_cast<std::uint32_t>(host_.size()), call_.output);
+  ++summed_;
+  ++taken_;
+  host_.advance(summed);
+  host_.advance(taken);
+  return true;
+}
+
+bool Operation::take() {
+  const std::uint64_t piece = first_ + taken_;
+  if (direct_ || taken_ == summed_ || host_.count(taken) != piece || !host_.reached(summed, piece + 1))
+    return false;
+  if (!agree(piece)) return false;
+  if (host_.description(host_.index(), piece).output == kNowhere) {
+    for (std::size_t owner = 0; owner < owners_; ++owner) {
+      if (owner == host_.index()) continue;
+      const Span span = cut_.in_piece(owner, taken_);
+      move_bytes(output(span.first), host_.slot(owner, piece) + cut_.offset(owner), span.count * width_);
+    }
+  }
+  ++taken_;
+  host_.advance(taken);
+  return true;
+}
+
+bool Operation::progress() {
+  bool moved = give();
+  if (direct_) return sum_all() || moved;
+  if (!relayed_) moved = reduce() || moved;
+  return take() || moved;
+}
+
+Awaited Operation::awaited() const {
+  Awaited awaited;
+  const std::uint64_t next = first_ + given_;
+  if (given_ < cut_.pieces() && host_.count(given) == next && next >= kSlots)
+    awaited.least[taken] = next - kSlots + 1;
+  if (direct_) {
+    if (taken_ < given_) awaited.least[given] = first_ + taken_ + 1;
+    return awaited;
+  }
+  if (added_ < given_) awaited.least[given] = first_ + added_ + 1;
+  if (taken_ < summed_) awaited.least[summed] = first_ + taken_ + 1;
+  return awaited;
+}
+
+}  // namespace passing::inhost
