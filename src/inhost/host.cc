@@ -1,13 +1,11 @@
 #include "inhost/host.h"
 
 #include <fmt/format.h>
-#include <sys/epoll.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <cstdint>
 
-#include "base/thread.h"
 #include "inhost/operation.h"
 
 namespace passing::inhost {
@@ -19,10 +17,11 @@ std::string Call::describe() const {
 Expected<std::unique_ptr<Host>> Host::join(const Door& door, const Options& options) {
   const auto found = std::find(options.ranks.begin(), options.ranks.end(), options.rank);
   if (found == options.ranks.end() || options.ranks.size() > kMostRanks)
-    return fail(ErrorCode::invalid_argument,
-                fmt::format("rank {} is to be one of {} ranks of a host: it must be in the list, and the list "
-                            "have at most {}",
-                            options.rank, options.ranks.size(), kMostRanks));
+    return fail(
+        ErrorCode::invalid_argument,
+        fmt::format("rank {} is to be one of {} ranks of a host: it must be in the list, and the list "
+                    "have at most {}",
+                    options.rank, options.ranks.size(), kMostRanks));
   auto settings = options.settings.for_ranks(options.ranks.size());
   if (!settings) return tl::unexpected(settings.error());
 
@@ -44,6 +43,7 @@ Expected<std::unique_ptr<Host>> Host::join(const Door& door, const Options& opti
                    .settings = *settings},
                   now() + options.timeout);
   if (!met) return tl::unexpected(met.error());
+  host->process_ = getpid();
   host->segment_ = std::move(met->segment);
   host->processes_ = std::move(met->processes);
   host->bells_ = std::move(met->bells);
@@ -56,7 +56,7 @@ Expected<std::unique_ptr<Host>> Host::join(const Door& door, const Options& opti
 }
 
 Host::~Host() {
-  if (segment_.data() == nullptr) return;
+  if (segment_.data() == nullptr || getpid() != process_) return;
   header().rank[me_].state.left.store(1);
   for (std::size_t i = 0; i < size(); ++i) {
     if (i != me_) ring(i);
@@ -67,6 +67,10 @@ Expected<void> Host::all_reduce(const Call& call) {
   if (!Sum::possible(call.type, call.reduction))
     return fail(ErrorCode::invalid_argument,
                 fmt::format("there is no {} of {}", to_string(call.reduction), to_string(call.type)));
+  if (call.count > 0 && (call.input == nullptr || call.output == nullptr))
+    return fail(ErrorCode::invalid_argument, fmt::format("a buffer of a {} is null", call.describe()));
+  if (call.count > SIZE_MAX / 2 / size_of(call.type))
+    return fail(ErrorCode::invalid_argument, fmt::format("{} elements: no memory has so many", call.count));
   if (trouble()) return tl::unexpected(*trouble());
   Operation operation(*this, call);
   while (!operation.done()) {
@@ -79,10 +83,11 @@ Expected<void> Host::all_reduce(const Call& call) {
 Expected<void*> Host::allocate(std::size_t bytes) {
   const auto at = heap_.take(bytes);
   if (!at)
-    return fail(ErrorCode::no_capacity,
-                fmt::format("cannot allocate {} bytes of shared memory: at most {} are free, of {} for each rank; "
-                            "free some, or raise shared_bytes",
-                            bytes, heap_.largest(), settings_.shared_bytes));
+    return fail(
+        ErrorCode::no_capacity,
+        fmt::format("cannot allocate {} bytes of shared memory: at most {} are free, of {} for each rank; "
+                    "free some, or raise shared_bytes",
+                    bytes, heap_.largest(), settings_.shared_bytes));
   if (auto good = commit(part(me_) + *at, bytes); !good) {
     release(part(me_) + *at, heap_.give_back(*at));
     return fail(good.error().code, fmt::format("{} {}", names_[me_], good.error().message),

@@ -1,6 +1,8 @@
 // The ranks that share memory, as one of them sees them: docs/inhost.md.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -122,6 +124,7 @@ class Host {
   std::vector<std::string> names_;
   Settings settings_;
   std::size_t me_ = 0;
+  pid_t process_ = 0;  // a child that was forked is not this rank
   Segment segment_;
   std::vector<Descriptor> processes_;
   std::vector<Descriptor> bells_;
@@ -133,7 +136,7 @@ class Host {
   std::uint64_t operations_ = 0;
   std::uint64_t pieces_ = 0;
   Awaited asleep_for_;
-  bool crowded_ = false;  // more ranks than cores
+  bool crowded_ = false;   // more ranks than cores
   Duration patience_ = 0;  // how long to spin
 };
 

@@ -147,8 +147,8 @@ Error Host::explain(std::size_t reporter) const {
                                       : fmt::format("{} has died", names(fault.ranks));
       break;
     case ErrorCode::deadline:
-      error.message = fmt::format("operation {} was aborted at the deadline of {}; missing: {}", fault.operation,
-                                  names_[reporter], names(fault.ranks));
+      error.message = fmt::format("operation {} was aborted at the deadline of {}; missing: {}",
+                                  fault.operation, names_[reporter], names(fault.ranks));
       break;
     case ErrorCode::disagreement: {
       const std::uint64_t others = fault.ranks & ~bit(reporter);

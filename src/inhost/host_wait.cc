@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 
 #include "inhost/host.h"
@@ -15,14 +16,18 @@ namespace {
 
 constexpr Duration kLongestSpin = 50 * kMicrosecond;
 constexpr Duration kShortestSpin = 2 * kMicrosecond;
-constexpr int kYields = 2;
+constexpr int kYields = 8;
 // A sleeper looks itself whether a neighbour has died: nobody else may be awake to tell it.
 constexpr Duration kFirstNap = 2 * kMillisecond;
 constexpr Duration kLongestNap = 16 * kMillisecond;
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, Duration time) {
   const timespec limit{time / kSecond, time % kSecond};
-  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, value, &limit, nullptr, 0);
+  if (::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, value, &limit, nullptr, 0) ==
+      0)
+    return;
+  // Where a sandbox forbids it, this is slow, but right.
+  if (errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT) ::usleep(50);
 }
 
 void futex_wake(std::atomic<std::uint32_t>& word) {
@@ -39,8 +44,8 @@ void pause() {
 
 }  // namespace
 
-// A waker stores its count, then reads the bell; a sleeper stores its bell, then reads the counts. All four are
-// sequentially consistent, so one of the two sees the other.
+// A waker stores its count, then reads the bell; a sleeper stores its bell, then reads the counts. All four
+// are sequentially consistent, so one of the two sees the other.
 
 bool Host::reached(Stage stage, std::uint64_t least) const {
   for (std::size_t i = 0; i < size(); ++i) {
@@ -82,14 +87,14 @@ void Host::ring(std::size_t index) {
 
 void Host::lie_down(const Awaited& awaited, Bell how) {
   auto& sleep = header().rank[me_].sleep;
-  for (std::size_t s = 0; s < kStages; ++s)
-    sleep.least[s].store(awaited.least[s], std::memory_order_relaxed);
+  for (std::size_t s = 0; s < kStages; ++s) sleep.least[s].store(awaited.least[s], std::memory_order_relaxed);
   sleep.bell.store(how);
 }
 
 void Host::get_up() { header().rank[me_].sleep.bell.store(awake); }
 
-// Pays while everyone has a core of his own, and someone is about to come.
+// Pays while everyone has a core of his own, and someone is about to come. Otherwise the core is given to
+// whoever is to come; some turns of that are cheaper than to sleep and be woken.
 bool Host::spin(const Awaited& awaited) {
   if (crowded_) {
     for (int i = 0; i < kYields; ++i) {
@@ -119,8 +124,7 @@ void Host::wait(const Awaited& awaited, Time deadline) {
     const Time before = now();
     lie_down(awaited, in_futex);
     if (!any(awaited) && header().reporter.load() == 0)
-      futex_wait(header().rank[me_].sleep.bell, in_futex,
-                 std::clamp<Duration>(deadline - before, 1, nap));
+      futex_wait(header().rank[me_].sleep.bell, in_futex, std::clamp<Duration>(deadline - before, 1, nap));
     get_up();
     if (any(awaited) || trouble()) return;
     look();

@@ -1,5 +1,5 @@
-// What lies in the shared memory of a host: docs/inhost.md section 2. Every word has one writer, but the bells
-// and the fault; nothing in it is a lock.
+// What lies in the shared memory of a host: docs/inhost.md section 2. Every word has one writer, but the
+// bells and the fault; nothing in it is a lock.
 #pragma once
 
 #include <array>

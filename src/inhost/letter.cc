@@ -67,7 +67,9 @@ Expected<Letter> open_letter(int socket) {
   alignas(cmsghdr) char control[CMSG_SPACE(kMostEnclosed * sizeof(int))] = {};
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  // One who closes without having read all is reported before his last words.
+  if (got < 0 && errno == ECONNRESET) got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   Letter letter;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); got >= 0 && header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
@@ -82,9 +84,10 @@ Expected<Letter> open_letter(int socket) {
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return letter;
   if (got <= 0) return fail(ErrorCode::peer_lost, "has died or given up");
   if ((message.msg_flags & MSG_CTRUNC) != 0)
-    return fail(ErrorCode::no_capacity,
-                "cannot take the descriptors of the shared memory; raise the limit of descriptors (ulimit -n), "
-                "or allow passing them in the security policy (SELinux)");
+    return fail(
+        ErrorCode::no_capacity,
+        "cannot take the descriptors of the shared memory; raise the limit of descriptors (ulimit -n), "
+        "or allow passing them in the security policy (SELinux)");
 
   data.resize(static_cast<std::size_t>(got));
   std::uint64_t magic = 0;

@@ -32,10 +32,10 @@ enum class Subject : std::uint32_t {
 
 struct Letter {
   Subject subject = Subject::trouble;
-  std::uint32_t index = 0;   ///< hello: of the sender
-  std::uint64_t group = 0;   ///< hello
-  std::uint64_t known = 0;   ///< memory: a bit for each rank whose process is among the enclosed
-  std::string cores;         ///< hello: where the sender may run, a cpu_set_t
+  std::uint32_t index = 0;  ///< hello: of the sender
+  std::uint64_t group = 0;  ///< hello
+  std::uint64_t known = 0;  ///< memory: a bit for each rank whose process is among the enclosed
+  std::string cores;        ///< hello: where the sender may run, a cpu_set_t
   Error error{ErrorCode::peer_lost, {}, {}};  ///< trouble
   std::vector<Descriptor> enclosed;
 };

@@ -1,5 +1,5 @@
-// Everyone says hello to the first rank; when all are there it makes the memory and passes it on, with the bells
-// and processes of all; when all have it, they begin.
+// Everyone says hello to the first rank; when all are there it makes the memory and passes it on, with the
+// bells and processes of all; when all have it, they begin.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
@@ -30,8 +30,8 @@ std::uint16_t number(std::uint32_t rank) { return static_cast<std::uint16_t>(ran
 Expected<Descriptor> make_bell() {
   Descriptor bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (bell) return bell;
-  return fail(ErrorCode::no_capacity, fmt::format("cannot make an event descriptor: {}{}", std::strerror(errno),
-                                                  descriptor_remedy(errno)));
+  return fail(ErrorCode::no_capacity, fmt::format("cannot make an event descriptor: {}{}",
+                                                  std::strerror(errno), descriptor_remedy(errno)));
 }
 
 Descriptor open_process(int process) {
@@ -40,8 +40,8 @@ Descriptor open_process(int process) {
 
 /// What a rank says of itself, said of it.
 Error about(const Visitor& visitor, std::size_t index, const Error& error) {
-  return {error.code, fmt::format("{} {}", visitor.names[index], error.message),
-          {number(visitor.ranks[index])}};
+  return {
+      error.code, fmt::format("{} {}", visitor.names[index], error.message), {number(visitor.ranks[index])}};
 }
 
 std::string own_cores() {
@@ -135,9 +135,10 @@ class Leader {
         names.push_back(visitor_.names[i]);
         ranks.push_back(number(visitor_.ranks[i]));
       }
-      return fail(ErrorCode::deadline,
-                  fmt::format("the ranks of a host did not meet in time: {} {}", fmt::join(names, ", "), late),
-                  ranks);
+      return fail(
+          ErrorCode::deadline,
+          fmt::format("the ranks of a host did not meet in time: {} {}", fmt::join(names, ", "), late),
+          ranks);
     }
     if (auto good = let_in(); !good) return good;
     greet();
@@ -150,11 +151,11 @@ class Leader {
       Descriptor socket(::accept4(door_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) {
         if (descriptor_remedy(errno).empty()) return {};
-        return tl::unexpected(about(visitor_, 0,
-                                    {ErrorCode::no_capacity,
-                                     fmt::format("cannot accept a connection: {}{}", std::strerror(errno),
-                                                 descriptor_remedy(errno)),
-                                     {}}));
+        return tl::unexpected(about(
+            visitor_, 0,
+            {ErrorCode::no_capacity,
+             fmt::format("cannot accept a connection: {}{}", std::strerror(errno), descriptor_remedy(errno)),
+             {}}));
       }
       const Credentials who = credentials(socket.get());
       if (who.same_user) strangers_.push_back({std::move(socket), who.process});
@@ -200,7 +201,8 @@ class Leader {
   Expected<Segment> pass_on() {
     auto made = Segment::create(segment_bytes(seats_.size(), visitor_.settings.shared_bytes));
     if (made) {
-      if (auto good = commit(made->first.data(), sizeof(Header) + kSlots * visitor_.settings.slot_bytes); !good)
+      if (auto good = commit(made->first.data(), sizeof(Header) + kSlots * visitor_.settings.slot_bytes);
+          !good)
         made = tl::unexpected(good.error());
     }
     if (!made) return tl::unexpected(about(visitor_, 0, made.error()));
@@ -229,10 +231,11 @@ class Leader {
     }
     for (std::size_t i = 1; i < seats_.size(); ++i) {
       if (!post(seats_[i].socket.get(), letter, enclosed))
-        return tl::unexpected(
-            about(visitor_, i,
-                  {ErrorCode::peer_lost, "could not be given the shared memory: it has died, or the security "
-                                         "policy (SELinux) forbids passing descriptors", {}}));
+        return tl::unexpected(about(visitor_, i,
+                                    {ErrorCode::peer_lost,
+                                     "could not be given the shared memory: it has died, or the security "
+                                     "policy (SELinux) forbids passing descriptors",
+                                     {}}));
     }
     return std::move(made->first);
   }
@@ -249,27 +252,32 @@ Expected<Descriptor> visit(const Visitor& visitor, Time deadline) {
   for (;;) {
     Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket)
-      return tl::unexpected(about(visitor, visitor.index,
-                                  {ErrorCode::no_capacity, fmt::format("cannot open a Unix socket: {}{}",
-                                                                       std::strerror(errno),
-                                                                       descriptor_remedy(errno)), {}}));
+      return tl::unexpected(about(
+          visitor, visitor.index,
+          {ErrorCode::no_capacity,
+           fmt::format("cannot open a Unix socket: {}{}", std::strerror(errno), descriptor_remedy(errno)),
+           {}}));
     if (::connect(socket.get(), address.get(), address.length) == 0) {
       const Credentials who = credentials(socket.get());
       if (who.same_user) return socket;
-      return tl::unexpected(about(visitor, 0,
-                                  {ErrorCode::disagreement,
-                                   fmt::format("is of another user ({}, not {}); run the ranks of a host as one "
-                                               "user, or give them different host labels",
-                                               who.user, geteuid()), {}}));
+      return tl::unexpected(
+          about(visitor, 0,
+                {ErrorCode::disagreement,
+                 fmt::format("is of another user ({}, not {}); run the ranks of a host as one "
+                             "user, or give them different host labels",
+                             who.user, geteuid()),
+                 {}}));
     }
     const bool busy = errno == EAGAIN || errno == EINTR;
     if (!busy || now() >= deadline)
-      return tl::unexpected(about(visitor, 0,
-                                  {ErrorCode::peer_lost,
-                                   fmt::format("cannot be reached by {} ({}): it has died, or is in another "
-                                               "network namespace and needs another host label, or the security "
-                                               "policy (SELinux) forbids Unix sockets",
-                                               visitor.names[visitor.index], std::strerror(errno)), {}}));
+      return tl::unexpected(
+          about(visitor, 0,
+                {ErrorCode::peer_lost,
+                 fmt::format("cannot be reached by {} ({}): it has died, or is in another "
+                             "network namespace and needs another host label, or the security "
+                             "policy (SELinux) forbids Unix sockets",
+                             visitor.names[visitor.index], std::strerror(errno)),
+                 {}}));
     std::this_thread::sleep_for(kPause);
   }
 }
@@ -277,8 +285,8 @@ Expected<Descriptor> visit(const Visitor& visitor, Time deadline) {
 Expected<Letter> await(const Visitor& visitor, int socket, Subject subject, Time deadline) {
   for (;;) {
     if (!readable({socket}, deadline))
-      return tl::unexpected(
-          about(visitor, 0, {ErrorCode::deadline, "did not bring the ranks of its host together in time", {}}));
+      return tl::unexpected(about(
+          visitor, 0, {ErrorCode::deadline, "did not bring the ranks of its host together in time", {}}));
     auto letter = open_letter(socket);
     if (!letter) {
       const bool own = letter.error().code == ErrorCode::no_capacity;

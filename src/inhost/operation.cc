@@ -78,7 +78,8 @@ bool Operation::give() {
     for (std::size_t owner = 0; owner < owners_; ++owner) {
       if (owner == host_.index()) continue;
       const Span span = cut_.in_piece(owner, given_);
-      move_bytes(host_.slot(host_.index(), piece) + cut_.offset(owner), input(span.first), span.count * width_);
+      move_bytes(host_.slot(host_.index(), piece) + cut_.offset(owner), input(span.first),
+                 span.count * width_);
     }
   }
   ++given_;
@@ -118,8 +119,7 @@ bool Operation::agree(std::uint64_t piece) {
 
 void Operation::find_sources(std::uint64_t piece, Span span, Sources& sources) {
   const std::size_t in_slot =
-      direct_ ? 0
-              : cut_.offset(host_.index()) + (span.first - own(piece - first_).first) * width_;
+      direct_ ? 0 : cut_.offset(host_.index()) + (span.first - own(piece - first_).first) * width_;
   for (std::size_t i = 0; i < host_.size(); ++i) {
     const std::uint64_t where = host_.description(i, piece).input;
     if (i == host_.index()) {
@@ -167,8 +167,8 @@ void Operation::spread(Span span, const std::byte* results) {
   }
   if (wanted)
     move_bytes(host_.slot(host_.index(), piece) + cut_.offset(host_.index()) +
-             (span.first - own(summed_).first) * width_,
-         results, bytes);
+                   (span.first - own(summed_).first) * width_,
+               results, bytes);
 }
 
 bool Operation::publish(const void* results, std::size_t count) {
@@ -218,7 +218,8 @@ bool Operation::sum_all() {
   if (!agree(piece)) return false;
   Sources sources;
   find_sources(piece, {0, call_.count}, sources);
-  sum_.finish({sources.data(), host_.size()}, call_.count, static_cast<std::uint32_t>(host_.size()), call_.output);
+  sum_.finish({sources.data(), host_.size()}, call_.count, static_cast<std::uint32_t>(host_.size()),
+              call_.output);
   ++summed_;
   ++taken_;
   host_.advance(summed);
@@ -227,6 +228,7 @@ bool Operation::sum_all() {
 }
 
 bool Operation::take() {
+  pass_empty();
   const std::uint64_t piece = first_ + taken_;
   if (direct_ || taken_ == summed_ || host_.count(taken) != piece || !host_.reached(summed, piece + 1))
     return false;

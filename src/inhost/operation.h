@@ -38,10 +38,11 @@ class Cut {
 };
 
 /// The stages of one call, for one rank. None of them waits. Several operations may be under way; each stage
-/// goes through them in their order. Errors are the host's: Host::trouble().
+/// goes through them in their order. Errors are the host's: Host::trouble(). One that is given up before it
+/// is done leaves the host useless: Host::cancel().
 ///
-/// Without a relay the sum of a stripe is its result: progress() does it all. With one (the switch), the owner
-/// of a stripe takes sums out as they are made, and puts results in as they come.
+/// Without a relay the sum of a stripe is its result: progress() does it all. With one (the switch), the
+/// owner of a stripe takes sums out as they are made, and puts results in as they come.
 class Operation {
  public:
   Operation(Host& host, const Call& call, bool relayed = false);
@@ -52,8 +53,8 @@ class Operation {
   Span ready();
   /// Sums the first `count` of what is ready into `out`, in Sum::wide(), and goes on to the rest of it.
   void sum(std::size_t count, void* out);
-  /// Results of this rank's stripe, in order, for everyone to read, and not more than has been summed. They may
-  /// lie in the output already. False: an earlier operation is not through; not now.
+  /// Results of this rank's stripe, in order, for everyone to read, and not more than has been summed. They
+  /// may lie in the output already. False: an earlier operation is not through; not now.
   bool publish(const void* results, std::size_t count);
   /// Takes the results of the next piece from the others. False: not now.
   bool take();

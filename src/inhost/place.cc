@@ -15,8 +15,9 @@ namespace passing::inhost {
 namespace {
 
 constexpr std::size_t kWidest = 8;
-// All slots of a rank together stay in the cache of a core.
-constexpr std::size_t kGoodSlot = 256 << 10;
+// So much of each stripe, so that sums pay for their waking up; but all slots of a few ranks stay in a cache.
+constexpr std::size_t kGoodRun = 128 << 10;
+constexpr std::size_t kLargestGood = 1 << 20;
 
 tl::unexpected<Error> differ(std::uint32_t a, std::uint32_t b, const std::string& what,
                              const std::string& remedy) {
@@ -32,7 +33,8 @@ Expected<Settings> Settings::for_ranks(std::size_t ranks) const {
   const std::size_t least = (ranks * PASSING_BLOCK_ELEMENTS * kWidest + kPage - 1) / kPage * kPage;
   Settings chosen = *this;
   if (chosen.slot_bytes == 0)
-    chosen.slot_bytes = std::max(least, std::min(kGoodSlot, shared_bytes / kSlots / kPage * kPage));
+    chosen.slot_bytes =
+        std::max(least, std::min({ranks * kGoodRun, kLargestGood, shared_bytes / kSlots / kPage * kPage}));
   chosen.slot_bytes = chosen.slot_bytes / kPage * kPage;
   chosen.shared_bytes = chosen.shared_bytes / kPage * kPage;
   if (chosen.slot_bytes < least)
@@ -98,13 +100,15 @@ Expected<std::vector<std::uint32_t>> neighbours(const std::vector<Place>& places
       return differ(a, b, fmt::format("they are on different machines, both labelled '{}'", own.label),
                     "give each machine a label of its own, or none");
     if (other.network != first.network)
-      return differ(a, b, fmt::format("they are in different network namespaces, both labelled '{}'", own.label),
+      return differ(a, b,
+                    fmt::format("they are in different network namespaces, both labelled '{}'", own.label),
                     "give each container a label of its own, or one network to both");
     if (other.user != first.user)
       return differ(a, b, fmt::format("they are of the users {} and {}", first.user, other.user),
                     "run them as one user, or give them different host labels");
     if (other.version != first.version)
-      return differ(a, b, fmt::format("they have versions {} and {} of the library", first.version, other.version),
+      return differ(a, b,
+                    fmt::format("they have versions {} and {} of the library", first.version, other.version),
                     "install one version on the host");
     if (other.settings != first.settings)
       return differ(a, b,

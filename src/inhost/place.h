@@ -23,10 +23,10 @@ struct Settings {
 
 /// Where a rank is, as it tells all others at the rendezvous.
 struct Place {
-  std::string version;  ///< of the library
-  std::string boot;     ///< the kernel's boot id
-  std::string label;    ///< of the host, if the user gave one
-  std::string door;     ///< the name of its socket
+  std::string version;        ///< of the library
+  std::string boot;           ///< the kernel's boot id
+  std::string label;          ///< of the host, if the user gave one
+  std::string door;           ///< the name of its socket
   std::uint64_t network = 0;  ///< the network namespace: doors have names in it
   std::uint32_t user = 0;
   std::uint32_t process = 0;
@@ -38,8 +38,8 @@ struct Place {
   static std::optional<Place> decode(const std::string& data);
 };
 
-/// The ranks that share memory with `rank`, itself included, in order. With labels: those with the same label,
-/// and it is an error, the same on all of them, if they cannot share; without: those that can.
+/// The ranks that share memory with `rank`, itself included, in order. With labels: those with the same
+/// label, and it is an error, the same on all of them, if they cannot share; without: those that can.
 Expected<std::vector<std::uint32_t>> neighbours(const std::vector<Place>& places, std::uint32_t rank);
 
 }  // namespace passing::inhost

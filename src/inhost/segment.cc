@@ -33,9 +33,8 @@ Expected<Descriptor> make_memory() {
   const char* remedy = "";
   if (error == ENOSYS || error == EPERM || error == EACCES)
     remedy = "; allow the call in the container's seccomp profile or the security policy (SELinux, AppArmor)";
-  return fail(ErrorCode::no_capacity,
-              fmt::format("cannot make shared memory (memfd_create: {}){}{}", std::strerror(error), remedy,
-                          descriptor_remedy(error)));
+  return fail(ErrorCode::no_capacity, fmt::format("cannot make shared memory (memfd_create: {}){}{}",
+                                                  std::strerror(error), remedy, descriptor_remedy(error)));
 }
 
 Expected<Segment> no_mapping(std::size_t bytes, int error) {

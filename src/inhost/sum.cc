@@ -35,7 +35,8 @@ Sum::Sum(DataType type, Reduction reduction)
   PASSING_ASSERT(possible(type, reduction));
 }
 
-void Sum::add_tile(std::span<const std::byte* const> sources, std::size_t first, std::size_t count, void* out) {
+void Sum::add_tile(std::span<const std::byte* const> sources, std::size_t first, std::size_t count,
+                   void* out) {
   const auto& kernels = numeric::kernels();
   const auto combine = kernels.combine[code(wide_)][static_cast<std::size_t>(reduction_)];
   const auto widen = kernels.widen[code(type_)];
@@ -44,7 +45,8 @@ void Sum::add_tile(std::span<const std::byte* const> sources, std::size_t first,
     if (widen != nullptr) return widen(at(0), count, out);
     // Truth is 0 or 1, also of one rank.
     if (type_ == DataType::boolean)
-      return kernels.combine[code(type_)][static_cast<std::size_t>(Reduction::bit_or)](at(0), at(0), count, out);
+      return kernels.combine[code(type_)][static_cast<std::size_t>(Reduction::bit_or)](at(0), at(0), count,
+                                                                                       out);
     std::memmove(out, at(0), count * size_of(type_));
     return;
   }

@@ -10,7 +10,8 @@
 
 namespace passing::inhost {
 
-/// ((x_0 op x_1) op x_2) op ..., element by element. Not for several threads at a time: it has scratch memory.
+/// ((x_0 op x_1) op x_2) op ..., element by element. Not for several threads at a time: it has scratch
+/// memory.
 class Sum {
  public:
   static bool possible(DataType type, Reduction reduction);

@@ -67,8 +67,7 @@ struct Processes::Board {
 Processes::Processes(std::size_t ranks, const Main& main) : Processes(ranks, main, Options{}) {}
 
 Processes::Processes(std::size_t ranks, const Main& main, const Options& options) {
-  void* memory =
-      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   board_ = new (memory) Board;
   ids_.resize(ranks);
   for (std::size_t r = 0; r < ranks; ++r) {

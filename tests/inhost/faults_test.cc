@@ -1,4 +1,5 @@
-// docs/inhost.md section 5: who dies, leaves, is late or disagrees is named on every rank, and nothing is left.
+// docs/inhost.md section 5: who dies, leaves, is late or disagrees is named on every rank, and nothing is
+// left.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
@@ -42,8 +43,8 @@ Expected<void> go_on(Host& host, Duration patience) {
   for (std::uint64_t i = 0;; ++i) {
     const std::size_t count = i % 3 == 0 ? 100 : kMost - i % 7;
     void* where = i % 2 == 0 ? *shared : data.data();
-    const auto ended =
-        host.all_reduce({.input = where, .output = where, .count = count, .deadline = inhost::now() + patience});
+    const auto ended = host.all_reduce(
+        {.input = where, .output = where, .count = count, .deadline = inhost::now() + patience});
     if (!ended) return ended;
   }
 }
@@ -108,7 +109,8 @@ TEST_P(Faults, Leaves) {
     auto ended = host.all_reduce(call);
     if (ended) return ended;
     auto again = host.all_reduce(call);  // and so for ever
-    if (again || again.error().message != ended.error().message) return fail(ErrorCode::cancelled, "not the same");
+    if (again || again.error().message != ended.error().message)
+      return fail(ErrorCode::cancelled, "not the same");
     return ended;
   });
   for (std::size_t r = 0; r < ranks; ++r) {
@@ -119,7 +121,8 @@ TEST_P(Faults, Leaves) {
     }
     EXPECT_EQ(report.code, static_cast<int>(ErrorCode::peer_lost)) << report.message;
     EXPECT_EQ(report.members, Ranks{static_cast<std::uint16_t>(victim)});
-    EXPECT_NE(report.message.find("has left the host before operation 1"), std::string::npos) << report.message;
+    EXPECT_NE(report.message.find("has left the host before operation 1"), std::string::npos)
+        << report.message;
   }
 }
 
@@ -143,7 +146,8 @@ TEST_P(Faults, Disagree) {
       EXPECT_EQ(ended.error().code, ErrorCode::disagreement) << ended.error().message;
       EXPECT_EQ(ended.error().members.size(), 2U);
       EXPECT_EQ(ended.error().members.back(), odd) << ended.error().message;
-      EXPECT_NE(ended.error().message.find("sum of 70000 float32"), std::string::npos) << ended.error().message;
+      EXPECT_NE(ended.error().message.find("sum of 70000 float32"), std::string::npos)
+          << ended.error().message;
     });
   }
 }

@@ -70,9 +70,10 @@ TEST(Places, ThatCannotShare) {
     EXPECT_EQ(first.error().members, (Ranks{0, 1}));
     return first.error().message;
   };
-  EXPECT_EQ(sentence(place("y", "a")),
-            "rank 0 and rank 1 are to share memory, but they are on different machines, both labelled 'a'; give "
-            "each machine a label of its own, or none");
+  EXPECT_EQ(
+      sentence(place("y", "a")),
+      "rank 0 and rank 1 are to share memory, but they are on different machines, both labelled 'a'; give "
+      "each machine a label of its own, or none");
   EXPECT_NE(sentence(place("x", "a", 2)).find("network namespaces"), std::string::npos);
   Place other = place("x", "a");
   other.version = "2";
@@ -117,8 +118,8 @@ TEST(Memory, IsBounded) {
 /// What every rank says when `before` is done on one of them.
 void all_say(std::size_t ranks, const std::function<void(std::size_t)>& before, ErrorCode code,
              const Ranks& members, const std::string& text, Duration timeout = 20 * kSecond) {
-  Processes processes(
-      ranks, [](Host&) -> Expected<void> { return {}; }, {.settings = {}, .timeout = timeout, .before = before});
+  Processes processes(ranks, [](Host&) -> Expected<void> { return {}; },
+                      {.settings = {}, .timeout = timeout, .before = before});
   for (std::size_t r = 0; r < ranks; ++r) {
     const Report report = processes.join(r);
     EXPECT_FALSE(report.good);
@@ -142,7 +143,8 @@ TEST(Meeting, WithoutMemfd) {
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
       },
       ErrorCode::no_capacity, {0},
-      "rank 0 cannot make shared memory (memfd_create: Operation not permitted); allow the call in the container");
+      "rank 0 cannot make shared memory (memfd_create: Operation not permitted); allow the call in the "
+      "container");
 }
 
 void lower(int what, rlim_t to) {
@@ -152,24 +154,35 @@ void lower(int what, rlim_t to) {
 
 TEST(Meeting, WithSmallLimits) {
   all_say(
-      3, [](std::size_t rank) { if (rank == 0) lower(RLIMIT_FSIZE, 1 << 20); }, ErrorCode::no_capacity, {0},
+      3,
+      [](std::size_t rank) {
+        if (rank == 0) lower(RLIMIT_FSIZE, 1 << 20);
+      },
+      ErrorCode::no_capacity, {0},
       "rank 0 cannot make 192 MB of shared memory: the limit of file sizes is 1 MB; raise it (ulimit -f)");
   all_say(
-      3, [](std::size_t rank) { if (rank == 2) lower(RLIMIT_NOFILE, 8); }, ErrorCode::no_capacity, {2},
+      3,
+      [](std::size_t rank) {
+        if (rank == 2) lower(RLIMIT_NOFILE, 8);
+      },
+      ErrorCode::no_capacity, {2},
       "rank 2 cannot take the descriptors of the shared memory; raise the limit of descriptors");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   all_say(
-      3, [](std::size_t rank) { if (rank == 1) lower(RLIMIT_AS, 150 << 20); }, ErrorCode::no_capacity, {1},
+      3,
+      [](std::size_t rank) {
+        if (rank == 1) lower(RLIMIT_AS, 150 << 20);
+      },
+      ErrorCode::no_capacity, {1},
       "rank 1 cannot map 192 MB of shared memory (Cannot allocate memory); raise the limit of address space");
 #endif
 }
 
 TEST(Meeting, SomeoneDoesNotCome) {
-  Processes processes(
-      3, [](Host&) -> Expected<void> { return {}; },
-      {.settings = {}, .timeout = kSecond / 2, .before = [](std::size_t rank) {
-         if (rank == 2) raise(SIGSTOP);
-       }});
+  Processes processes(3, [](Host&) -> Expected<void> { return {}; },
+                      {.settings = {}, .timeout = kSecond / 2, .before = [](std::size_t rank) {
+                         if (rank == 2) raise(SIGSTOP);
+                       }});
   for (const std::size_t r : {0U, 1U}) {
     const Report report = processes.join(r);
     EXPECT_EQ(report.code, static_cast<int>(ErrorCode::deadline));
@@ -220,7 +233,8 @@ TEST(Meeting, TheFirstIsGone) {
   ASSERT_FALSE(host);
   EXPECT_EQ(host.error().code, ErrorCode::peer_lost);
   EXPECT_EQ(host.error().members, Ranks{3});
-  EXPECT_NE(host.error().message.find("rank 3 cannot be reached by rank 5 (Connection refused)"), std::string::npos)
+  EXPECT_NE(host.error().message.find("rank 3 cannot be reached by rank 5 (Connection refused)"),
+            std::string::npos)
       << host.error().message;
 }
 

@@ -25,9 +25,9 @@ inline float decode_narrow(std::uint16_t bits, int exponent_bits, int fraction_b
   const int exponent = bits >> fraction_bits & ((1 << exponent_bits) - 1);
   const int fraction = bits & ((1 << fraction_bits) - 1);
   const int bias = (1 << (exponent_bits - 1)) - 1;
-  const double magnitude =
-      exponent == 0 ? std::ldexp(fraction, 1 - bias - fraction_bits)
-                    : std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+  const double magnitude = exponent == 0
+                               ? std::ldexp(fraction, 1 - bias - fraction_bits)
+                               : std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
   return static_cast<float>((bits & 0x8000) != 0 ? -magnitude : magnitude);
 }
 
@@ -86,8 +86,9 @@ void reference_of(Reduction reduction, const std::vector<Bytes>& inputs, Bytes& 
       if constexpr (std::is_floating_point_v<T>) {
         sum = static_cast<T>(static_cast<double>(sum) / static_cast<double>(inputs.size()));
       } else {
-        sum = static_cast<T>(sum / static_cast<std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>(
-                                       inputs.size()));
+        sum = static_cast<T>(
+            sum /
+            static_cast<std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>(inputs.size()));
       }
     }
     std::memcpy(out.data() + at, &sum, sizeof(T));
@@ -112,7 +113,8 @@ inline Bytes reference(DataType type, Reduction reduction, const std::vector<Byt
         bool truth = inputs[0][i] != std::byte{0};
         for (std::size_t r = 1; r < inputs.size(); ++r) {
           const bool other = inputs[r][i] != std::byte{0};
-          const bool any = reduction == Reduction::sum || reduction == Reduction::max || reduction == Reduction::bit_or;
+          const bool any =
+              reduction == Reduction::sum || reduction == Reduction::max || reduction == Reduction::bit_or;
           truth = reduction == Reduction::bit_xor ? truth != other : any ? truth || other : truth && other;
         }
         out[i] = truth ? std::byte{1} : std::byte{0};

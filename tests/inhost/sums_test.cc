@@ -1,11 +1,11 @@
 // docs/numerics.md section 7, in-host: the bits are those of the plainest loop, however the tensor is cut.
 #include <gtest/gtest.h>
-
 #include <poll.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <thread>
 
 #include "inhost/company.h"
@@ -27,8 +27,9 @@ std::vector<Bytes> inputs_of(std::size_t ranks, DataType type, std::size_t count
 
 /// Where a rank's buffers are.
 enum class Buffers { apart, in_place, allocated, allocated_in_place, allocated_input, allocated_output };
-constexpr Buffers kBuffers[] = {Buffers::apart,     Buffers::in_place,        Buffers::allocated,
-                                Buffers::allocated_in_place, Buffers::allocated_input, Buffers::allocated_output};
+constexpr Buffers kBuffers[] = {Buffers::apart,           Buffers::in_place,
+                                Buffers::allocated,       Buffers::allocated_in_place,
+                                Buffers::allocated_input, Buffers::allocated_output};
 
 /// One all-reduce of one rank; what came out.
 Bytes all_reduce(Host& host, Buffers buffers, const Bytes& input, inhost::Call call) {
@@ -44,7 +45,8 @@ Bytes all_reduce(Host& host, Buffers buffers, const Bytes& input, inhost::Call c
   call.input = own.data();
   call.output = output.data();
   if (buffers == Buffers::in_place) call.output = own.data();
-  if (buffers == Buffers::allocated || buffers == Buffers::allocated_in_place || buffers == Buffers::allocated_input) {
+  if (buffers == Buffers::allocated || buffers == Buffers::allocated_in_place ||
+      buffers == Buffers::allocated_input) {
     shared_in = allocate();
     if (!input.empty()) std::memcpy(shared_in, input.data(), input.size());
     call.input = shared_in;
@@ -92,34 +94,34 @@ TEST_P(Sums, EveryTypeAndReduction) {
       const Buffers buffers = kBuffers[(n++ + host.index()) % std::size(kBuffers)];
       const Bytes got = all_reduce(host, buffers, each.inputs[host.index()],
                                    {.count = each.count, .type = each.type, .reduction = each.reduction});
-      ASSERT_TRUE(got == each.expected) << to_string(each.reduction) << " of " << each.count << " "
-                                        << to_string(each.type) << ", rank " << host.index() << ", buffers "
-                                        << static_cast<int>(buffers);
+      ASSERT_TRUE(got == each.expected)
+          << to_string(each.reduction) << " of " << each.count << " " << to_string(each.type) << ", rank "
+          << host.index() << ", buffers " << static_cast<int>(buffers);
     }
   });
 }
 
 TEST_P(Sums, SizesAndCuts) {
   const std::size_t ranks = GetParam();
-  std::uint64_t seed = 1000;
   const std::size_t least = inhost::Settings{}.for_ranks(ranks)->slot_bytes;
   for (const std::size_t slot : {std::size_t{0}, (ranks * 2112 * 8 + 4095) / 4096 * 4096, 3 * least}) {
     in_threads(ranks, {.shared_bytes = 32 << 20, .slot_bytes = slot}, [&](Host& host) {
-      for (const std::size_t count : {0, 1, 2, 7, 2111, 2112, 2113, 4095, 4096, 4097, 10'000, 100'003, 400'000}) {
+      for (const std::size_t count :
+           {0, 1, 2, 7, 2111, 2112, 2113, 4095, 4096, 4097, 10'000, 100'003, 400'000}) {
         const auto inputs = inputs_of(ranks, DataType::float32, count, 1000 + count);
         const Bytes expected = reference(DataType::float32, Reduction::sum, inputs);
         for (const std::uint32_t owners : {0U, 1U, 2U}) {
           for (const Buffers buffers : kBuffers) {
-            const Bytes got = all_reduce(host, buffers, inputs[host.index()], {.count = count, .owners = owners});
-            ASSERT_TRUE(got == expected)
-                << count << " elements, " << owners << " owners, slots of " << slot << ", rank " << host.index();
+            const Bytes got =
+                all_reduce(host, buffers, inputs[host.index()], {.count = count, .owners = owners});
+            ASSERT_TRUE(got == expected) << count << " elements, " << owners << " owners, slots of " << slot
+                                         << ", rank " << host.index();
           }
           if (ranks > 8) break;
         }
       }
     });
   }
-  (void)seed;
 }
 
 // The switch between the sum and the result: sums come out in float32, and results come back late, in parts.
@@ -134,7 +136,9 @@ TEST_P(Sums, Relayed) {
         Bytes data = inputs[host.index()];
         const std::uint32_t owners = round == 1 ? 1 : 0;
         inhost::Operation operation(
-            host, {.input = data.data(), .output = data.data(), .count = kCount, .type = type, .owners = owners}, true);
+            host,
+            {.input = data.data(), .output = data.data(), .count = kCount, .type = type, .owners = owners},
+            true);
         inhost::Sum narrow(DataType::float32, Reduction::sum);
         Bytes results;  // on their way
         std::size_t published = 0;
@@ -188,6 +192,45 @@ TEST_P(Sums, InPoll) {
   });
 }
 
+// The stream of pieces runs on: a later operation begins before an earlier one is through.
+TEST_P(Sums, SeveralUnderWay) {
+  const std::size_t ranks = GetParam();
+  const std::size_t counts[] = {300'000, 10, 0, 9000, 400'000, 1};
+  std::vector<std::vector<Bytes>> inputs;
+  std::vector<Bytes> expected;
+  for (const std::size_t count : counts) {
+    inputs.push_back(inputs_of(ranks, DataType::float32, count, count));
+    expected.push_back(reference(DataType::float32, Reduction::sum, inputs.back()));
+  }
+  in_threads(ranks, {}, [&](Host& host) {
+    std::vector<Bytes> data;
+    std::vector<std::unique_ptr<inhost::Operation>> operations;
+    for (std::size_t i = 0; i < std::size(counts); ++i) {
+      data.push_back(inputs[i][host.index()]);
+      operations.push_back(
+          std::make_unique<inhost::Operation>(host, inhost::Call{.input = data[i].data(),
+                                                                 .output = data[i].data(),
+                                                                 .count = counts[i],
+                                                                 .owners = i % 3 == 0 ? 1U : 0U}));
+    }
+    for (bool done = false; !done;) {
+      ASSERT_FALSE(host.trouble()) << host.trouble()->message;
+      bool moved = false;
+      done = true;
+      inhost::Awaited awaited;
+      for (auto& operation : operations) {
+        moved = operation->progress() || moved;
+        done = done && operation->done();
+        const auto wanted = operation->awaited();
+        for (std::size_t s = 0; s < inhost::kStages; ++s)
+          awaited.least[s] = std::min(awaited.least[s], wanted.least[s]);
+      }
+      if (!moved && !done) host.wait(awaited, inhost::now() + kEnough);
+    }
+    for (std::size_t i = 0; i < std::size(counts); ++i) ASSERT_TRUE(data[i] == expected[i]) << counts[i];
+  });
+}
+
 TEST_P(Sums, InProcesses) {
   const std::size_t ranks = GetParam();
   const auto inputs = inputs_of(ranks, DataType::float32, 700'000, 9);
@@ -195,7 +238,8 @@ TEST_P(Sums, InProcesses) {
   Processes processes(ranks, [&](Host& host) -> Expected<void> {
     for (int i = 0; i < 20; ++i) {
       const std::size_t count = i % 2 == 0 ? 700'000 : 1000;
-      Bytes input(inputs[host.index()].begin(), inputs[host.index()].begin() + 4 * static_cast<std::ptrdiff_t>(count));
+      Bytes input(inputs[host.index()].begin(),
+                  inputs[host.index()].begin() + 4 * static_cast<std::ptrdiff_t>(count));
       const Bytes got = all_reduce(host, kBuffers[i % std::size(kBuffers)], input, {.count = count});
       if (!std::equal(got.begin(), got.end(), expected.begin()))
         return fail(ErrorCode::disagreement, "a wrong sum");
@@ -225,7 +269,8 @@ TEST_P(Sums, AtRandom) {
       ASSERT_TRUE(ended) << ended.error().message;
       const std::size_t n = host.size();
       for (std::size_t k = 0; k < count; ++k)
-        ASSERT_EQ(data[k], static_cast<float>(n * (n - 1) / 2 + n * (static_cast<std::size_t>(i) + k % 1000)));
+        ASSERT_EQ(data[k],
+                  static_cast<float>(n * (n - 1) / 2 + n * (static_cast<std::size_t>(i) + k % 1000)));
     }
   });
 }
@@ -235,8 +280,10 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Sums, testing::Values(1, 2, 3, 4, 5, 8, 13, 16))
 TEST(SumsOfOneHost, LargerThanTheSharedMemory) {
   in_threads(2, {.shared_bytes = 1 << 20}, [](Host& host) {
     std::vector<float> data(20'000'000, 1.5F);
-    const auto ended = host.all_reduce(
-        {.input = data.data(), .output = data.data(), .count = data.size(), .deadline = inhost::now() + kEnough});
+    const auto ended = host.all_reduce({.input = data.data(),
+                                        .output = data.data(),
+                                        .count = data.size(),
+                                        .deadline = inhost::now() + kEnough});
     ASSERT_TRUE(ended) << ended.error().message;
     ASSERT_EQ(std::count(data.begin(), data.end(), 3.0F), static_cast<std::ptrdiff_t>(data.size()));
   });
