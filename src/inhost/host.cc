@@ -16,12 +16,13 @@ std::string Call::describe() const {
 
 Expected<std::unique_ptr<Host>> Host::join(const Door& door, const Options& options) {
   const auto found = std::find(options.ranks.begin(), options.ranks.end(), options.rank);
-  if (found == options.ranks.end() || options.ranks.size() > kMostRanks)
+  if (found == options.ranks.end() || options.ranks.size() > kMostRanks) {
     return fail(
         ErrorCode::invalid_argument,
         fmt::format("rank {} is to be one of {} ranks of a host: it must be in the list, and the list "
                     "have at most {}",
                     options.rank, options.ranks.size(), kMostRanks));
+  }
   auto settings = options.settings.for_ranks(options.ranks.size());
   if (!settings) return tl::unexpected(settings.error());
 
@@ -64,9 +65,10 @@ Host::~Host() {
 }
 
 Expected<void> Host::all_reduce(const Call& call) {
-  if (!Sum::possible(call.type, call.reduction))
+  if (!Sum::possible(call.type, call.reduction)) {
     return fail(ErrorCode::invalid_argument,
                 fmt::format("there is no {} of {}", to_string(call.reduction), to_string(call.type)));
+  }
   if (call.count > 0 && (call.input == nullptr || call.output == nullptr))
     return fail(ErrorCode::invalid_argument, fmt::format("a buffer of a {} is null", call.describe()));
   if (call.count > SIZE_MAX / 2 / size_of(call.type))
@@ -82,12 +84,13 @@ Expected<void> Host::all_reduce(const Call& call) {
 
 Expected<void*> Host::allocate(std::size_t bytes) {
   const auto at = heap_.take(bytes);
-  if (!at)
+  if (!at) {
     return fail(
         ErrorCode::no_capacity,
         fmt::format("cannot allocate {} bytes of shared memory: at most {} are free, of {} for each rank; "
                     "free some, or raise shared_bytes",
                     bytes, heap_.largest(), settings_.shared_bytes));
+  }
   if (auto good = commit(part(me_) + *at, bytes); !good) {
     release(part(me_) + *at, heap_.give_back(*at));
     return fail(good.error().code, fmt::format("{} {}", names_[me_], good.error().message),

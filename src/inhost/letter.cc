@@ -83,11 +83,12 @@ Expected<Letter> open_letter(int socket) {
   }
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return letter;
   if (got <= 0) return fail(ErrorCode::peer_lost, "has died or given up");
-  if ((message.msg_flags & MSG_CTRUNC) != 0)
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
     return fail(
         ErrorCode::no_capacity,
         "cannot take the descriptors of the shared memory; raise the limit of descriptors (ulimit -n), "
         "or allow passing them in the security policy (SELinux)");
+  }
 
   data.resize(static_cast<std::size_t>(got));
   std::uint64_t magic = 0;
@@ -104,6 +105,7 @@ Expected<Letter> open_letter(int socket) {
 
 bool readable(const std::vector<int>& sockets, Time deadline) {
   std::vector<pollfd> sources;
+  sources.reserve(sockets.size());
   for (const int each : sockets) sources.push_back({each, POLLIN, 0});
   for (;;) {
     const Duration left = std::max<Duration>(0, deadline - now());

@@ -230,12 +230,13 @@ class Leader {
       enclosed.push_back(seats_[i].process.get());
     }
     for (std::size_t i = 1; i < seats_.size(); ++i) {
-      if (!post(seats_[i].socket.get(), letter, enclosed))
+      if (!post(seats_[i].socket.get(), letter, enclosed)) {
         return tl::unexpected(about(visitor_, i,
                                     {ErrorCode::peer_lost,
                                      "could not be given the shared memory: it has died, or the security "
                                      "policy (SELinux) forbids passing descriptors",
                                      {}}));
+      }
     }
     return std::move(made->first);
   }
@@ -251,12 +252,13 @@ Expected<Descriptor> visit(const Visitor& visitor, Time deadline) {
   const Address address = address_of(visitor.leader);
   for (;;) {
     Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket)
+    if (!socket) {
       return tl::unexpected(about(
           visitor, visitor.index,
           {ErrorCode::no_capacity,
            fmt::format("cannot open a Unix socket: {}{}", std::strerror(errno), descriptor_remedy(errno)),
            {}}));
+    }
     if (::connect(socket.get(), address.get(), address.length) == 0) {
       const Credentials who = credentials(socket.get());
       if (who.same_user) return socket;
@@ -269,7 +271,7 @@ Expected<Descriptor> visit(const Visitor& visitor, Time deadline) {
                  {}}));
     }
     const bool busy = errno == EAGAIN || errno == EINTR;
-    if (!busy || now() >= deadline)
+    if (!busy || now() >= deadline) {
       return tl::unexpected(
           about(visitor, 0,
                 {ErrorCode::peer_lost,
@@ -278,15 +280,17 @@ Expected<Descriptor> visit(const Visitor& visitor, Time deadline) {
                              "policy (SELinux) forbids Unix sockets",
                              visitor.names[visitor.index], std::strerror(errno)),
                  {}}));
+    }
     std::this_thread::sleep_for(kPause);
   }
 }
 
 Expected<Letter> await(const Visitor& visitor, int socket, Subject subject, Time deadline) {
   for (;;) {
-    if (!readable({socket}, deadline))
+    if (!readable({socket}, deadline)) {
       return tl::unexpected(about(
           visitor, 0, {ErrorCode::deadline, "did not bring the ranks of its host together in time", {}}));
+    }
     auto letter = open_letter(socket);
     if (!letter) {
       const bool own = letter.error().code == ErrorCode::no_capacity;

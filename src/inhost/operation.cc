@@ -165,10 +165,11 @@ void Operation::spread(Span span, const std::byte* results) {
     wanted = wanted || where == kNowhere;
     if (where != kNowhere) move_bytes(host_.part(i) + where + span.first * width_, results, bytes);
   }
-  if (wanted)
+  if (wanted) {
     move_bytes(host_.slot(host_.index(), piece) + cut_.offset(host_.index()) +
                    (span.first - own(summed_).first) * width_,
                results, bytes);
+  }
 }
 
 bool Operation::publish(const void* results, std::size_t count) {

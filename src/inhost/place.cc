@@ -32,20 +32,23 @@ Expected<Settings> Settings::for_ranks(std::size_t ranks) const {
   // A block of every rank's stripe, in the widest type.
   const std::size_t least = (ranks * PASSING_BLOCK_ELEMENTS * kWidest + kPage - 1) / kPage * kPage;
   Settings chosen = *this;
-  if (chosen.slot_bytes == 0)
+  if (chosen.slot_bytes == 0) {
     chosen.slot_bytes =
         std::max(least, std::min({ranks * kGoodRun, kLargestGood, shared_bytes / kSlots / kPage * kPage}));
+  }
   chosen.slot_bytes = chosen.slot_bytes / kPage * kPage;
   chosen.shared_bytes = chosen.shared_bytes / kPage * kPage;
-  if (chosen.slot_bytes < least)
+  if (chosen.slot_bytes < least) {
     return fail(ErrorCode::invalid_argument,
                 fmt::format("a slot of shared memory is {} bytes: must be at least {} for {} ranks in a host",
                             slot_bytes, least, ranks));
-  if (chosen.shared_bytes < kSlots * chosen.slot_bytes)
+  }
+  if (chosen.shared_bytes < kSlots * chosen.slot_bytes) {
     return fail(ErrorCode::invalid_argument,
                 fmt::format("shared memory is {} bytes for each rank: must be at least {} for {} ranks in a "
                             "host",
                             shared_bytes, kSlots * chosen.slot_bytes, ranks));
+  }
   return chosen;
 }
 
@@ -96,31 +99,37 @@ Expected<std::vector<std::uint32_t>> neighbours(const std::vector<Place>& places
   const Place& first = places[a];
   for (const std::uint32_t b : host) {
     const Place& other = places[b];
-    if (other.boot != first.boot)
+    if (other.boot != first.boot) {
       return differ(a, b, fmt::format("they are on different machines, both labelled '{}'", own.label),
                     "give each machine a label of its own, or none");
-    if (other.network != first.network)
+    }
+    if (other.network != first.network) {
       return differ(a, b,
                     fmt::format("they are in different network namespaces, both labelled '{}'", own.label),
                     "give each container a label of its own, or one network to both");
-    if (other.user != first.user)
+    }
+    if (other.user != first.user) {
       return differ(a, b, fmt::format("they are of the users {} and {}", first.user, other.user),
                     "run them as one user, or give them different host labels");
-    if (other.version != first.version)
+    }
+    if (other.version != first.version) {
       return differ(a, b,
                     fmt::format("they have versions {} and {} of the library", first.version, other.version),
                     "install one version on the host");
-    if (other.settings != first.settings)
+    }
+    if (other.settings != first.settings) {
       return differ(a, b,
                     fmt::format("have {} and {} bytes of shared memory, in slots of {} and {}",
                                 first.settings.shared_bytes, other.settings.shared_bytes,
                                 first.settings.slot_bytes, other.settings.slot_bytes),
                     "give both the same settings");
+    }
   }
-  if (host.size() > kMostRanks)
+  if (host.size() > kMostRanks) {
     return fail(ErrorCode::invalid_argument,
                 fmt::format("{} ranks are to share memory: at most {} can; give them different host labels",
                             host.size(), kMostRanks));
+  }
   return host;
 }
 

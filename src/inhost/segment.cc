@@ -51,15 +51,17 @@ Expected<std::pair<Segment, Descriptor>> Segment::create(std::size_t bytes) {
   if (!memory) return tl::unexpected(memory.error());
   // A file beyond this limit is answered by a signal that ends the process.
   rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur)
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur) {
     return fail(ErrorCode::no_capacity,
                 fmt::format("cannot make {} MB of shared memory: the limit of file sizes is {} MB; raise it "
                             "(ulimit -f), or give each rank less shared memory",
                             bytes >> 20, limit.rlim_cur >> 20));
+  }
   if (ftruncate(memory->get(), static_cast<off_t>(bytes)) != 0 ||
-      fcntl(memory->get(), F_ADD_SEALS, kSeals) != 0)
+      fcntl(memory->get(), F_ADD_SEALS, kSeals) != 0) {
     return fail(ErrorCode::no_capacity,
                 fmt::format("cannot make {} MB of shared memory ({})", bytes >> 20, std::strerror(errno)));
+  }
   auto segment = map(*memory, bytes);
   if (!segment) return tl::unexpected(segment.error());
   return std::pair(std::move(*segment), std::move(*memory));

@@ -44,9 +44,10 @@ void Sum::add_tile(std::span<const std::byte* const> sources, std::size_t first,
   if (sources.size() == 1) {
     if (widen != nullptr) return widen(at(0), count, out);
     // Truth is 0 or 1, also of one rank.
-    if (type_ == DataType::boolean)
+    if (type_ == DataType::boolean) {
       return kernels.combine[code(type_)][static_cast<std::size_t>(Reduction::bit_or)](at(0), at(0), count,
                                                                                        out);
+    }
     std::memmove(out, at(0), count * size_of(type_));
     return;
   }

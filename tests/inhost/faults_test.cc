@@ -2,6 +2,7 @@
 // left.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -194,6 +195,38 @@ TEST_P(Faults, KilledWhileInPoll) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Faults, testing::Values(2, 3, 5, 16));
+
+// A child that a rank forks is not the rank: neither does its end mean anything, nor does it hide the rank's.
+TEST(FaultsOfOneHost, ForkedChildren) {
+  int hold[2];
+  ASSERT_EQ(pipe(hold), 0);
+  Processes processes(3, [&](Host& host) -> Expected<void> {
+    ::close(hold[1]);
+    pid_t child = fork();
+    if (child == 0) {
+      host.~Host();
+      _exit(0);
+    }
+    waitpid(child, nullptr, 0);
+    std::vector<float> data(50'000, 1.0F);
+    const inhost::Call call{.input = data.data(),
+                            .output = data.data(),
+                            .count = data.size(),
+                            .deadline = inhost::now() + 60 * kSecond};
+    if (auto ended = host.all_reduce(call); !ended) return ended;
+    if (host.index() != 0) return host.all_reduce(call);
+    if (fork() == 0) {
+      char nothing = 0;
+      [[maybe_unused]] const auto got = ::read(hold[0], &nothing, 1);
+      _exit(0);
+    }
+    raise(SIGKILL);
+    return {};
+  });
+  for (const std::size_t r : {1U, 2U}) EXPECT_EQ(processes.join(r).message, "rank 0 has died");
+  ::close(hold[1]);
+  ::close(hold[0]);
+}
 
 TEST(FaultsOfOneHost, NothingIsLeft) {
   in_threads(2, {}, [](Host&) {});  // what the first use of a library opens once
