@@ -104,6 +104,12 @@ class PASSING_API Communicator {
   Operation recv(void* data, std::size_t bytes, std::uint32_t from, std::uint32_t tag,
                  const CallOptions& options = {});
 
+  /// A buffer for any operation. Where ranks of a host share memory, theirs need not be copied. Not
+  /// initialised; it lives until free(), or as long as the communicator.
+  Expected<void*> allocate(std::size_t bytes);
+  /// Of allocate(), and no operation uses it. Null is none.
+  void free(void* data);
+
   /// All ranks call it. Those with the same color form a group, ordered by key, then by rank; a negative
   /// color joins none. Waits for the others.
   Expected<std::optional<Communicator>> split(int color, int key = 0);

@@ -39,8 +39,11 @@ struct Config {
   std::chrono::milliseconds timeout{60'000};  ///< PASSING_TIMEOUT, in seconds: until an operation fails
   std::chrono::milliseconds create_timeout{
       60'000};              ///< PASSING_CREATE_TIMEOUT, in seconds: to find all ranks
-  std::uint32_t lanes = 0;  ///< PASSING_LANES: to the switch; 0: as many as it has threads, at most 4
-  std::uint32_t slots = 0;  ///< PASSING_SLOTS: per lane, a power of two; 0: 256 over all lanes
+  std::uint32_t lanes = 0;  ///< PASSING_LANES: to the switch. In passing and ring_hierarchical, stripes of a
+                            ///< tensor, 1 to the fewest ranks of a host. 0: chosen, at most 4
+  std::size_t shared_bytes = 64 << 20;  ///< PASSING_SHARED_BYTES: of memory that this rank shares with others
+                                        ///< of its host; larger tensors go in pieces
+  std::uint32_t slots = 0;              ///< PASSING_SLOTS: per lane, a power of two; 0: 256 over all lanes
 
   /// From PASSING_*, then torchrun, Open MPI, Slurm and PMI (MPICH), in this order.
   PASSING_API static Expected<Config> from_environment();

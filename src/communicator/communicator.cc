@@ -357,8 +357,19 @@ std::string part_of(const std::string& job, std::uint32_t generation, int color)
 
 }  // namespace
 
+Expected<void*> Communicator::allocate(std::size_t bytes) {
+  if (impl_->engine->mailbox()->foreign())
+    return tl::unexpected(impl_->engine->mailbox()->fork_error().error());
+  return impl_->engine->allocate(bytes);
+}
+
+void Communicator::free(void* data) {
+  // A child's copy of the memory goes with the child.
+  if (!impl_->engine->mailbox()->foreign()) impl_->engine->free(data);
+}
+
 Expected<std::optional<Communicator>> Communicator::split(int color, int key) {
-  const auto wishes = impl_->exchange(fmt::format("{} {} {}", color, key, impl_->config().host));
+  const auto wishes = impl_->exchange(fmt::format("{} {} {}", color, key, impl_->engine->host_name()));
   if (!wishes) return tl::unexpected(wishes.error());
   struct Wish {
     int key;
@@ -377,7 +388,7 @@ Expected<std::optional<Communicator>> Communicator::split(int color, int key) {
     std::sscanf((*wishes)[r].c_str(), "%d %d %n", &their_color, &their_key, &label);
     if (their_color != color) continue;
     members.push_back({their_key, r});
-    if ((*wishes)[r].substr(static_cast<std::size_t>(label)) != impl_->config().host) continue;
+    if ((*wishes)[r].substr(static_cast<std::size_t>(label)) != impl_->engine->host_name()) continue;
     ++neighbours;
     if (Wish{their_key, r} < Wish{key, rank()}) ++before;
   }

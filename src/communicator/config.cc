@@ -132,7 +132,8 @@ Expected<void> Config::validate() const {
 }
 
 std::vector<std::string> strategies() {
-  return {"ring", "halving_doubling", "in_network", "ps", "ps_hierarchical", "ps_sharded"};
+  return {"ring", "halving_doubling", "ring_hierarchical", "in_network", "passing",
+          "ps",   "ps_hierarchical",  "ps_sharded"};
 }
 
 std::vector<std::string> chosen_servers(const Config& config) {

@@ -7,12 +7,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/hash.h"
 #include "base/thread.h"
 #include "communicator/settings.h"
-#include "net/address.h"
 #include "net/member.h"
-#include "net/rendezvous.h"
 #include "strategy/reduce.h"
 
 namespace passing {
@@ -22,57 +19,6 @@ namespace {
 constexpr std::size_t kAtOnce = 8;
 // Calls that may be under way without having been announced.
 constexpr std::size_t kAnnouncements = 16;
-
-std::string host_label(const Config& config) {
-  if (!config.host.empty()) return config.host;
-  char name[256] = "?";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
-Exchange pick_exchange(const Config& config) {
-  if (config.exchange) return config.exchange;
-  const net::Rendezvous who{.job = config.job,
-                            .rank = config.rank,
-                            .size = config.size,
-                            .timeout = config.create_timeout.count() * kMillisecond};
-  if (!config.directory.empty()) return net::directory_exchange(who, config.directory);
-  return net::controller_exchange(who, config.controller, config.token);
-}
-
-Expected<std::vector<Introduction>> check(const Introduction& own, const std::vector<std::string>& blobs) {
-  if (blobs.size() != own.size) {
-    return fail(ErrorCode::invalid_argument,
-                fmt::format("the rendezvous gave {} blobs for {} ranks", blobs.size(), own.size));
-  }
-  std::vector<Introduction> all;
-  for (std::uint32_t r = 0; r < own.size; ++r) {
-    auto other = Introduction::decode(blobs[r]);
-    if (!other) {
-      return fail(
-          ErrorCode::disagreement,
-          fmt::format(
-              "what rank {} gave at the rendezvous cannot be read: do all ranks run the same version?", r),
-          {static_cast<std::uint16_t>(r)});
-    }
-    const auto differ = [&](const char* what, const auto& theirs, const auto& ours) {
-      return fail(ErrorCode::disagreement,
-                  fmt::format("{} has {} {}, {} has {}: give all ranks the same", other->name(), what, theirs,
-                              own.name(), ours),
-                  {static_cast<std::uint16_t>(r), static_cast<std::uint16_t>(own.rank)});
-    };
-    if (other->version != own.version) return differ("version", other->version, own.version);
-    if (other->rank != r || other->size != own.size) {
-      return fail(ErrorCode::disagreement,
-                  fmt::format("{} of {} was given as rank {} of {}: check the launcher's variables",
-                              other->name(), other->size, r, own.size),
-                  {static_cast<std::uint16_t>(r)});
-    }
-    if (other->strategy != own.strategy) return differ("strategy", other->strategy, own.strategy);
-    all.push_back(std::move(*other));
-  }
-  return all;
-}
 
 }  // namespace
 
@@ -90,67 +36,6 @@ Expected<std::unique_ptr<Engine>> Engine::create(Config config) {
   if (!thread) return tl::unexpected(thread.error());
   engine->thread_ = std::move(*thread);
   return engine;
-}
-
-// Finds the others.
-Expected<void> Engine::meet() {
-  config_.host = host_label(config_);
-  Introduction own{.version = PASSING_VERSION_STRING,
-                   .strategy = config_.strategy,
-                   .host = config_.host,
-                   .process = static_cast<std::uint32_t>(getpid()),
-                   .rank = config_.rank,
-                   .size = config_.size};
-  ground_.rank = config_.rank;
-  ground_.size = config_.size;
-  const auto servers = chosen_servers(config_);
-  const std::size_t peers = config_.size + servers.size();
-  ground_.contacts.resize(peers);
-  left_.resize(peers);
-  if (config_.size == 1) {
-    own.address = "this process";
-    names_ = {own.name()};
-    return {};
-  }
-  // By the way to what all ranks must reach.
-  const auto local = net::own_address(
-      config_.address, config_.controller.empty() && !servers.empty() ? servers[0] : config_.controller);
-  if (!local) return tl::unexpected(local.error());
-  auto mesh = net::Mesh::create(config_.rank, static_cast<std::uint32_t>(peers), *local);
-  if (!mesh) return tl::unexpected(mesh.error());
-  mesh_ = std::move(*mesh);
-  ground_.mesh = mesh_.get();
-  own.address = net::to_string(mesh_->address());
-  const auto blobs = pick_exchange(config_)(own.encode());
-  if (!blobs) return tl::unexpected(blobs.error());
-  const auto all = check(own, *blobs);
-  if (!all) return tl::unexpected(all.error());
-  std::vector<net::SocketAddress> addresses;
-  std::vector<std::string> hosts;
-  for (const Introduction& each : *all) {
-    names_.push_back(each.name());
-    hosts.push_back(each.host);
-    const auto address = net::parse_numeric_address(each.address);
-    if (!address) return tl::unexpected(address.error());
-    addresses.push_back(*address);
-  }
-  std::uint64_t group = kHashBegin;
-  for (const std::string& blob : *blobs) group = hash_of(blob, group);
-  auto made = strategy::make_strategy(config_.strategy, {.config = config_,
-                                                         .names = names_,
-                                                         .hosts = std::move(hosts),
-                                                         .servers = servers,
-                                                         .address = own.address,
-                                                         .group = group});
-  if (!made) return tl::unexpected(made.error());
-  strategy_ = std::move(*made);
-  for (const net::Place& server : strategy_->servers()) {
-    names_.push_back(server.name);
-    addresses.push_back(server.address);
-  }
-  mesh_->introduce(std::move(addresses), group);
-  config_.exchange = nullptr;  // may refer to what ends with the call
-  return {};
 }
 
 Engine::~Engine() {

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -14,6 +15,11 @@
 #include "net/mesh.h"
 #include "passing/config.h"
 #include "strategy/strategy.h"
+
+namespace passing::inhost {
+class Door;
+struct Place;
+}  // namespace passing::inhost
 
 namespace passing {
 
@@ -36,6 +42,12 @@ class Engine : private Worker {
   const std::vector<std::string>& names() const { return names_; }
   const std::shared_ptr<Mailbox>& mailbox() const { return mailbox_; }
   int process() const { return process_; }
+  /// Of the host, or its name.
+  const std::string& host_name() const { return host_name_; }
+
+  /// Of any thread: docs/communicator.md.
+  Expected<void*> allocate(std::size_t bytes);
+  void free(void* data);
 
  private:
   // A collective that has begun.
@@ -62,10 +74,16 @@ class Engine : private Worker {
     StatePtr state;
     Time until = 0;
     std::map<std::uint32_t, std::uint64_t> called;  // collectives, by rank that answered
+    bool concluded = false;                         // all are there; the strategy may find out more
   };
 
   explicit Engine(Config config) : config_(std::move(config)) {}
+
+  // engine_meet.cc: the beginning
   Expected<void> meet();
+  Expected<void> share_memory(const inhost::Door& door, const strategy::Hosts& hosts,
+                              const std::vector<inhost::Place>& places, std::uint64_t group);
+  Expected<void> agree(const Expected<void>& own);
 
   // engine.cc: the loop
   void run();
@@ -114,9 +132,14 @@ class Engine : private Worker {
   std::vector<std::string> names_;  // of the ranks, then of servers
   std::shared_ptr<Mailbox> mailbox_;
   int process_ = 0;
+  std::string host_name_;
+  std::uint32_t ready_ = 0;  // ranks that have all they need to begin; rank 0 counts
+  bool begin_ = false;       // they all have
 
   strategy::Ground ground_;
-  std::unique_ptr<net::Mesh> mesh_;  // none in a group of one
+  std::unique_ptr<net::Mesh> mesh_;     // none in a group of one
+  std::shared_ptr<inhost::Host> host_;  // none without neighbours; what it allocates lives as long as this
+  std::mutex allocating_;
   std::unique_ptr<strategy::Strategy> strategy_;
   std::deque<StatePtr> queue_;  // collectives that have not begun
   std::deque<std::unique_ptr<Running>> running_;

@@ -88,6 +88,8 @@ void Engine::on_control(std::uint32_t from, const Control& control) {
       failure_ = control.error;
       break;
     case Control::Type::leave: on_left(from, control.number); break;
+    case Control::Type::ready: ++ready_; break;
+    case Control::Type::begin: begin_ = true; break;
   }
 }
 
@@ -205,7 +207,8 @@ void Engine::check_time() {
 
   if (inquiry_ && inquiry_->state->ended) inquiry_.reset();  // it was late, but it came
   if (inquiry_) {
-    if (now >= inquiry_->until || inquiry_->called.size() + 1 == config_.size) conclude();
+    if (now >= inquiry_->until || (!inquiry_->concluded && inquiry_->called.size() + 1 == config_.size))
+      conclude();
     return;
   }
   for (const auto& each : running_) {
@@ -239,6 +242,13 @@ void Engine::conclude() {
   std::vector<std::uint16_t> missing = !silent.empty() ? silent : behind;
   const char* why = !silent.empty() ? "not answering" : "not calling it";
   if (missing.empty()) {
+    // Everyone is there: if anyone knows more, it is the strategy.
+    const Duration verdict = strategy_ && !inquiry_->concluded ? strategy_->verdict(state->call) : 0;
+    inquiry_->concluded = true;
+    if (verdict > 0) {
+      inquiry_->until = net::monotonic_now() + verdict;
+      return;
+    }
     why = "in the middle of it";
     for (const auto& each : running_) {
       if (each->state == state)
@@ -324,6 +334,9 @@ void Engine::settle(Duration limit, const std::function<bool()>& done) {
     mesh_->progress();
     const Duration time = end - net::monotonic_now();
     if (done() || time <= 0) return;
+    // What that has sent goes out now, and may have been all there was to wait for.
+    mesh_->flush();
+    if (done()) return;
     pollfd source{mesh_->descriptor(), POLLIN, 0};
     const timespec left{time / kSecond, time % kSecond};
     ppoll(&source, 1, &left, nullptr);

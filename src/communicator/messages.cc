@@ -31,13 +31,31 @@ std::optional<Control> Control::decode(const std::string& data) {
 }
 
 std::string Introduction::encode() const {
-  return Writer().put(version).put(strategy).put(host).put(address).put(process).put(rank).put(size).take();
+  return Writer()
+      .put(version)
+      .put(strategy)
+      .put(host)
+      .put(address)
+      .put(place)
+      .put(process)
+      .put(rank)
+      .put(size)
+      .put(lanes)
+      .take();
 }
 
 std::optional<Introduction> Introduction::decode(const std::string& data) {
   Introduction i;
   Reader in(data);
-  in.get(i.version).get(i.strategy).get(i.host).get(i.address).get(i.process).get(i.rank).get(i.size);
+  in.get(i.version)
+      .get(i.strategy)
+      .get(i.host)
+      .get(i.address)
+      .get(i.place)
+      .get(i.process)
+      .get(i.rank)
+      .get(i.size)
+      .get(i.lanes);
   return in.whole() ? std::optional(std::move(i)) : std::nullopt;
 }
 

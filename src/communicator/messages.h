@@ -18,6 +18,8 @@ struct Control {
     state,         ///< the answer: I have called `number` collectives
     failure,       ///< to all: the group has failed
     leave,         ///< to all that know me: I go, after `number` collectives
+    ready,         ///< to rank 0: I share memory with my neighbours
+    begin,         ///< from rank 0: everyone does
   };
   Type type = Type::ask;
   std::uint64_t number = 0;
@@ -34,9 +36,11 @@ struct Introduction {
   std::string strategy;
   std::string host;
   std::string address;  ///< of its mesh: IP:PORT
+  std::string place;    ///< an inhost::Place
   std::uint32_t process = 0;
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
+  std::uint32_t lanes = 0;
 
   std::string encode() const;
   static std::optional<Introduction> decode(const std::string& data);

@@ -21,6 +21,13 @@ Expected<void> text(Config& config, const char* /*name*/, const char* value) {
   return {};
 }
 
+template <std::size_t Config::*field>
+Expected<void> bytes(Config& config, const char* name, const char* value) {
+  if (parse_number(value, config.*field)) return {};
+  return fail(ErrorCode::invalid_argument,
+              fmt::format("{} is '{}': must be a whole number of bytes", name, value));
+}
+
 template <std::uint32_t Config::*field>
 Expected<void> number(Config& config, const char* name, const char* value) {
   std::uint32_t parsed = 0;
@@ -67,6 +74,7 @@ constexpr Setting kSettings[] = {
     {"lanes", number<&Config::lanes>},
     {"slots", number<&Config::slots>},
     {"servers", text<&Config::servers>},
+    {"shared_bytes", bytes<&Config::shared_bytes>},
 };
 
 tl::unexpected<Error> unknown_setting(const char* name) {

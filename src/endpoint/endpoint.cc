@@ -17,6 +17,8 @@ Expected<void> validate(const Operation& op, const Config& config) {
   };
   if (op.kind != wire::OperationKind::all_reduce) return refuse("use leave() to leave a job");
   if (numeric::size_of(op.type) == 0) return refuse("type is none: must be a data type");
+  if (op.wide && !numeric::is_float(op.type))
+    return refuse("a wide input is float32: the type must be a float");
   if (op.divisor < 1 || op.divisor > numeric::kMaxDivisor) {
     return refuse(fmt::format("divisor is {}: must be 1 to {}", op.divisor, numeric::kMaxDivisor));
   }
@@ -30,8 +32,10 @@ Expected<void> validate(const Operation& op, const Config& config) {
   }
   const auto in = reinterpret_cast<std::uintptr_t>(op.input);
   const auto out = reinterpret_cast<std::uintptr_t>(op.output);
-  const std::uint64_t bytes = op.elements * numeric::size_of(op.type);
-  if (in != out && in < out + bytes && out < in + bytes) {
+  const std::uint64_t in_bytes = op.elements * numeric::size_of(op.input_type());
+  const std::uint64_t out_bytes = op.elements * numeric::size_of(op.type);
+  const bool in_place = in == out && in_bytes == out_bytes;
+  if (!in_place && in < out + out_bytes && out < in + in_bytes) {
     return refuse("output overlaps input: must be the same buffer or a separate one");
   }
   return {};

@@ -67,7 +67,7 @@ bool Lane::allocate() {
     case Stage::classes: {
       const std::uint16_t carries =
           cursor_.packet == 0
-              ? codec_.finite_word(current.operation.type, current.input(config_, cursor_.block, 0),
+              ? codec_.finite_word(current.operation.input_type(), current.input(config_, cursor_.block, 0),
                                    current.block_size(config_, cursor_.block))
               : std::uint16_t{PASSING_WORD_NONE};
       number(current, ChunkKind::classes, cursor_.block, cursor_.packet, carries);
@@ -165,7 +165,7 @@ std::uint16_t Lane::own_word(std::uint64_t stream_block) {
     if (stream_block >= owner.first_stream + owner.blocks) continue;
     const std::uint64_t block = stream_block - owner.first_stream;
     if (!owner.has_word(config_, block)) return PASSING_WORD_NONE;
-    return codec_.block_word(owner.operation.type, owner.input(config_, block, 0),
+    return codec_.block_word(owner.operation.input_type(), owner.input(config_, block, 0),
                              owner.block_size(config_, block));
   }
   return PASSING_WORD_UNKNOWN;
@@ -207,7 +207,7 @@ wire::Header Lane::header_of(std::uint64_t k) const {
 void Lane::write_payload(const Chunk& which, std::byte* out) {
   if (which.count == 0) return;
   Part& owner = part(which.part);
-  const auto type = owner.operation.type;
+  const auto type = owner.operation.input_type();
   const std::byte* in = owner.input(config_, which.block, which.packet);
   if (which.kind == ChunkKind::classes) {
     std::array<std::int32_t, PASSING_MAX_ELEMENTS> classes;  // NOLINT: filled by classify

@@ -57,17 +57,17 @@ bool Part::has_word(const Config& config, std::uint64_t b) const {
 }
 
 const std::byte* Part::input(const Config& config, std::uint64_t b, std::uint32_t packet) const {
-  return static_cast<const std::byte*>(operation.input) + offset(config, b, packet);
+  return static_cast<const std::byte*>(operation.input) +
+         element(config, b, packet) * numeric::size_of(operation.input_type());
 }
 
 std::byte* Part::output(const Config& config, std::uint64_t b, std::uint32_t packet) const {
-  return static_cast<std::byte*>(operation.output) + offset(config, b, packet);
+  return static_cast<std::byte*>(operation.output) +
+         element(config, b, packet) * numeric::size_of(operation.type);
 }
 
-std::size_t Part::offset(const Config& config, std::uint64_t b, std::uint32_t packet) const {
-  const std::uint64_t element =
-      (first_block + b) * config.block_elements + std::uint64_t{packet} * config.elements;
-  return element * numeric::size_of(operation.type);
+std::size_t Part::element(const Config& config, std::uint64_t b, std::uint32_t packet) const {
+  return (first_block + b) * config.block_elements + std::uint64_t{packet} * config.elements;
 }
 
 }  // namespace passing::endpoint

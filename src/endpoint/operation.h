@@ -16,12 +16,15 @@ struct Operation {
   numeric::DataType type = numeric::DataType::float32;
   numeric::Reduction reduction = numeric::Reduction::sum;
   std::uint64_t elements = 0;
+  /// The input is float32 whatever the type: sums of a host's narrow floats, which are rounded only once.
+  bool wide = false;
   std::uint32_t divisor = 1;    ///< of an average: the number of ranks, 1 to 2^22 - 1
   const void* input = nullptr;  ///< must stay as it is until the operation ends
   void* output = nullptr;       ///< the input itself or disjoint from it; unspecified on failure
   Time deadline = 0;            ///< when to give up
   std::uint64_t number = 0;     ///< from the member's counter; set by Endpoint::submit
 
+  numeric::DataType input_type() const { return wide ? numeric::DataType::float32 : type; }
   /// "operation 7 (average of 1000 float32 over 8)": the same words on every member.
   std::string describe() const;
 };
@@ -52,7 +55,7 @@ struct Part {
   std::byte* output(const Config& config, std::uint64_t b, std::uint32_t packet) const;
 
  private:
-  std::size_t offset(const Config& config, std::uint64_t b, std::uint32_t packet) const;
+  std::size_t element(const Config& config, std::uint64_t b, std::uint32_t packet) const;
 };
 
 }  // namespace passing::endpoint

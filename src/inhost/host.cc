@@ -50,7 +50,7 @@ Expected<std::unique_ptr<Host>> Host::join(const Door& door, const Options& opti
   host->bells_ = std::move(met->bells);
   host->sockets_ = std::move(met->sockets);
   host->crowded_ = host->header().cores < host->size();
-  const std::size_t slots = kSlots * settings->slot_bytes;
+  const std::size_t slots = all_slots(settings->slot_bytes);
   host->heap_ = Heap(slots, settings->shared_bytes - slots);
   if (auto good = host->watch(); !good) return tl::unexpected(good.error());
   return host;

@@ -99,6 +99,9 @@ class Host {
   std::byte* slot(std::size_t index, std::uint64_t piece) const {
     return part(index) + piece % kSlots * settings_.slot_bytes;
   }
+  std::byte* results(std::size_t index, std::uint64_t piece) const {
+    return part(index) + (kSlots + piece % kSlots) * settings_.slot_bytes;
+  }
   /// Where in this rank's part a buffer lies; kNowhere: outside.
   std::uint64_t offset(const void* data, std::size_t bytes) const;
   /// The number of the operation, and of its first piece.

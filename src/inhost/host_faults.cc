@@ -65,7 +65,7 @@ std::uint64_t Host::below(Stage stage, std::uint64_t least) const {
 
 std::uint64_t Host::behind(const Awaited& awaited) const {
   std::uint64_t ranks = 0;
-  for (const Stage stage : {given, summed, taken}) {
+  for (const Stage stage : {given, added, summed, taken}) {
     if (awaited.least[stage] != kNowhere) ranks |= below(stage, awaited.least[stage]);
   }
   return ranks;
@@ -87,7 +87,7 @@ void Host::miss_the_left(const Awaited& awaited) {
 void Host::miss_the_late(const Awaited& awaited) {
   const std::uint64_t least = *std::min_element(awaited.least.begin(), awaited.least.end());
   std::uint64_t late = 0;
-  for (const Stage stage : {given, summed, taken}) {
+  for (const Stage stage : {given, added, summed, taken}) {
     if (late == 0 && least != kNowhere) late = below(stage, least);
   }
   report(ErrorCode::deadline, late, least == kNowhere ? own_[taken] : least - 1);

@@ -55,7 +55,7 @@ bool Host::reached(Stage stage, std::uint64_t least) const {
 }
 
 bool Host::any(const Awaited& awaited) const {
-  for (const Stage stage : {given, summed, taken}) {
+  for (const Stage stage : {given, added, summed, taken}) {
     const std::uint64_t least = awaited.least[stage];
     if (least != kNowhere && reached(stage, least)) return true;
   }

@@ -20,17 +20,18 @@ constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 /// How far a rank is. Each counts pieces, from the first of the host's life on.
 enum Stage : std::uint8_t {
   given,   ///< its input can be read
+  added,   ///< it has read all inputs it needs
   summed,  ///< the results of its stripe can be read
   taken,   ///< it has all results, and reads nothing of the piece any more
 };
-constexpr std::size_t kStages = 3;
+constexpr std::size_t kStages = 4;
 
 using Word = std::atomic<std::uint64_t>;
 static_assert(Word::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
 /// What a rank sleeps for: that all ranks have reached these counts, or one of them. kNowhere: not for that.
 struct Awaited {
-  std::array<std::uint64_t, kStages> least{kNowhere, kNowhere, kNowhere};
+  std::array<std::uint64_t, kStages> least{kNowhere, kNowhere, kNowhere, kNowhere};
 };
 
 enum Bell : std::uint32_t { awake, in_futex, in_poll };
@@ -82,6 +83,9 @@ struct alignas(kPage) Header {
   alignas(kLine) std::atomic<std::uint32_t> reporter{0};  ///< whose fault it is that counts: index + 1
   alignas(kLine) Rank rank[kMostRanks];
 };
+
+/// What slots take of a part: for inputs, and for results.
+inline std::size_t all_slots(std::size_t slot_bytes) { return 2 * kSlots * slot_bytes; }
 
 /// The header, then a part for each rank: its slots, then what allocate() gives.
 inline std::size_t segment_bytes(std::size_t ranks, std::size_t part_bytes) {

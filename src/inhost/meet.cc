@@ -201,7 +201,7 @@ class Leader {
   Expected<Segment> pass_on() {
     auto made = Segment::create(segment_bytes(seats_.size(), visitor_.settings.shared_bytes));
     if (made) {
-      if (auto good = commit(made->first.data(), sizeof(Header) + kSlots * visitor_.settings.slot_bytes);
+      if (auto good = commit(made->first.data(), sizeof(Header) + all_slots(visitor_.settings.slot_bytes));
           !good)
         made = tl::unexpected(good.error());
     }
@@ -328,7 +328,7 @@ Expected<Segment> map_all(const Visitor& visitor, Letter& letter, Meeting& meeti
       header->slot_bytes != settings.slot_bytes)
     return fail(ErrorCode::disagreement, "was given shared memory that is not what it should be");
   if (auto good = commit(segment->data() + sizeof(Header) + visitor.index * settings.shared_bytes,
-                         kSlots * settings.slot_bytes);
+                         all_slots(settings.slot_bytes));
       !good)
     return tl::unexpected(good.error());
   std::size_t next = 1;

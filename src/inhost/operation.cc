@@ -56,7 +56,7 @@ Operation::Operation(Host& host, const Call& call, bool relayed)
 bool Operation::give() {
   const std::uint64_t piece = first_ + given_;
   if (given_ == cut_.pieces() || host_.count(given) != piece) return false;
-  if (piece >= kSlots && !host_.reached(taken, piece - kSlots + 1)) return false;
+  if (piece >= kSlots && !host_.reached(added, piece - kSlots + 1)) return false;
 
   const std::size_t bytes = call_.count * width_;
   const std::uint64_t where = direct_ || bytes == 0 ? kNowhere : host_.offset(call_.input, bytes);
@@ -74,7 +74,7 @@ bool Operation::give() {
   if (direct_) {
     move_bytes(host_.slot(host_.index(), piece), input(0), bytes);
   } else if (where == kNowhere) {
-    // The own stripe is read where it is; its place in the slot is for the results.
+    // The own stripe is read where it is.
     for (std::size_t owner = 0; owner < owners_; ++owner) {
       if (owner == host_.index()) continue;
       const Span span = cut_.in_piece(owner, given_);
@@ -88,14 +88,30 @@ bool Operation::give() {
   return true;
 }
 
-// Where this rank has nothing to sum there is nothing to wait for.
+// Where this rank has nothing to sum it only checks that all have called the same.
 void Operation::pass_empty() {
   if (direct_) return;
-  while (added_ < given_ && own(added_).count == 0) ++added_;
+  while (added_ < given_ && own(added_).count == 0 && may_add()) {
+    if (!agree(first_ + added_)) return;
+    ++added_;
+    host_.advance(added);
+  }
   while (summed_ < added_ && own(summed_).count == 0 && host_.count(summed) == first_ + summed_) {
     ++summed_;
     host_.advance(summed);
   }
+}
+
+// The next piece is there to be summed: all have given it, and this rank is through with earlier ones.
+bool Operation::may_add() const {
+  const std::uint64_t piece = first_ + added_;
+  return added_ < given_ && host_.count(added) == piece && host_.reached(given, piece + 1);
+}
+
+// The slot for the results of the next piece is free.
+bool Operation::may_publish() const {
+  const std::uint64_t piece = first_ + summed_;
+  return host_.count(summed) == piece && (piece < kSlots || host_.reached(taken, piece - kSlots + 1));
 }
 
 bool Operation::agree(std::uint64_t piece) {
@@ -109,8 +125,10 @@ bool Operation::agree(std::uint64_t piece) {
     };
     if (other.operation == own.operation && other.index == own.index && other.count == own.count &&
         other.type == own.type && other.reduction == own.reduction && other.owners == own.owners &&
-        other.relayed == own.relayed && inside(other.input) && inside(other.output))
+        other.relayed == own.relayed && inside(other.input) && inside(other.output)) {
+      outputs_[i] = other.output;
       continue;
+    }
     host_.report(ErrorCode::disagreement, std::uint64_t{1} << host_.index() | std::uint64_t{1} << i, piece);
     return false;
   }
@@ -133,11 +151,10 @@ void Operation::find_sources(std::uint64_t piece, Span span, Sources& sources) {
 }
 
 Span Operation::ready() {
-  if (direct_ || added_ == given_) return {};
-  const std::uint64_t piece = first_ + added_;
+  pass_empty();
+  if (direct_ || !may_add()) return {};
   const Span span = own(added_);
-  if (!host_.reached(given, piece + 1)) return {};
-  if (added_elements_ == 0 && !agree(piece)) return {};
+  if (added_elements_ == 0 && !agree(first_ + added_)) return {};
   return {span.first + added_elements_, span.count - added_elements_};
 }
 
@@ -151,6 +168,7 @@ void Operation::sum(std::size_t count, void* out) {
   if (added_elements_ < span.count) return;
   added_elements_ = 0;
   ++added_;
+  host_.advance(added);
   pass_empty();
 }
 
@@ -161,27 +179,25 @@ void Operation::spread(Span span, const std::byte* results) {
   bool wanted = false;
   for (std::size_t i = 0; i < host_.size(); ++i) {
     if (i == host_.index()) continue;
-    const std::uint64_t where = host_.description(i, piece).output;
+    const std::uint64_t where = outputs_[i];
     wanted = wanted || where == kNowhere;
     if (where != kNowhere) move_bytes(host_.part(i) + where + span.first * width_, results, bytes);
   }
   if (wanted) {
-    move_bytes(host_.slot(host_.index(), piece) + cut_.offset(host_.index()) +
-                   (span.first - own(summed_).first) * width_,
-               results, bytes);
+    move_bytes(host_.results(host_.index(), piece) + (span.first - own(summed_).first) * width_, results,
+               bytes);
   }
 }
 
-bool Operation::publish(const void* results, std::size_t count) {
+std::size_t Operation::publish(const void* results, std::size_t count) {
   const auto* from = static_cast<const std::byte*>(results);
-  while (count > 0) {
-    if (host_.count(summed) != first_ + summed_) return false;
+  std::size_t done = 0;
+  while (done < count && may_publish()) {
     const Span span = own(summed_);
-    const Span part{span.first + summed_elements_, std::min(count, span.count - summed_elements_)};
-    move_bytes(output(part.first), from, part.count * width_);
-    spread(part, from);
-    from += part.count * width_;
-    count -= part.count;
+    const Span part{span.first + summed_elements_, std::min(count - done, span.count - summed_elements_)};
+    move_bytes(output(part.first), from + done * width_, part.count * width_);
+    spread(part, from + done * width_);
+    done += part.count;
     summed_elements_ += part.count;
     if (summed_elements_ == span.count) {
       summed_elements_ = 0;
@@ -190,13 +206,12 @@ bool Operation::publish(const void* results, std::size_t count) {
       pass_empty();
     }
   }
-  return true;
+  return done;
 }
 
 bool Operation::reduce() {
-  if (host_.count(summed) != first_ + summed_) return false;
   const Span span = ready();
-  if (span.count == 0) return false;
+  if (span.count == 0 || !may_publish()) return false;
   Sources sources;
   find_sources(first_ + added_, span, sources);
   const auto divisor = static_cast<std::uint32_t>(host_.size());
@@ -208,6 +223,7 @@ bool Operation::reduce() {
   }
   ++added_;
   ++summed_;
+  host_.advance(added);
   host_.advance(summed);
   pass_empty();
   return true;
@@ -221,10 +237,10 @@ bool Operation::sum_all() {
   find_sources(piece, {0, call_.count}, sources);
   sum_.finish({sources.data(), host_.size()}, call_.count, static_cast<std::uint32_t>(host_.size()),
               call_.output);
+  ++added_;
   ++summed_;
   ++taken_;
-  host_.advance(summed);
-  host_.advance(taken);
+  for (const Stage stage : {added, summed, taken}) host_.advance(stage);
   return true;
 }
 
@@ -233,12 +249,11 @@ bool Operation::take() {
   const std::uint64_t piece = first_ + taken_;
   if (direct_ || taken_ == summed_ || host_.count(taken) != piece || !host_.reached(summed, piece + 1))
     return false;
-  if (!agree(piece)) return false;
-  if (host_.description(host_.index(), piece).output == kNowhere) {
+  if (outputs_[host_.index()] == kNowhere) {
     for (std::size_t owner = 0; owner < owners_; ++owner) {
       if (owner == host_.index()) continue;
       const Span span = cut_.in_piece(owner, taken_);
-      move_bytes(output(span.first), host_.slot(owner, piece) + cut_.offset(owner), span.count * width_);
+      move_bytes(output(span.first), host_.results(owner, piece), span.count * width_);
     }
   }
   ++taken_;
@@ -253,16 +268,28 @@ bool Operation::progress() {
   return take() || moved;
 }
 
-Awaited Operation::awaited() const {
+// Only what this rank waits for of others: something that has come already is work, and no reason to sleep.
+Awaited Operation::awaited(bool sums, bool results) const {
   Awaited awaited;
   const std::uint64_t next = first_ + given_;
   if (given_ < cut_.pieces() && host_.count(given) == next && next >= kSlots)
-    awaited.least[taken] = next - kSlots + 1;
+    awaited.least[added] = next - kSlots + 1;
   if (direct_) {
     if (taken_ < given_) awaited.least[given] = first_ + taken_ + 1;
     return awaited;
   }
-  if (added_ < given_) awaited.least[given] = first_ + added_ + 1;
+  const bool adds = added_ < given_ && host_.count(added) == first_ + added_;
+  const bool publishes = host_.count(summed) == first_ + summed_ && first_ + summed_ >= kSlots;
+  if (adds && (sums || own(added_).count == 0)) awaited.least[given] = first_ + added_ + 1;
+  if (!relayed_) {
+    // A sum needs both.
+    if (adds && publishes && may_add() && !may_publish()) {
+      awaited.least[given] = kNowhere;
+      awaited.least[taken] = first_ + summed_ - kSlots + 1;
+    }
+  } else if (results && summed_ < added_ && publishes) {
+    awaited.least[taken] = first_ + summed_ - kSlots + 1;
+  }
   if (taken_ < summed_) awaited.least[summed] = first_ + taken_ + 1;
   return awaited;
 }

@@ -54,8 +54,8 @@ class Operation {
   /// Sums the first `count` of what is ready into `out`, in Sum::wide(), and goes on to the rest of it.
   void sum(std::size_t count, void* out);
   /// Results of this rank's stripe, in order, for everyone to read, and not more than has been summed. They
-  /// may lie in the output already. False: an earlier operation is not through; not now.
-  bool publish(const void* results, std::size_t count);
+  /// may lie in the output already. Returns how many could be published now.
+  std::size_t publish(const void* results, std::size_t count);
   /// Takes the results of the next piece from the others. False: not now.
   bool take();
   /// Without relay: sums and publishes the next piece of this rank's stripe. False: not now.
@@ -63,7 +63,8 @@ class Operation {
 
   /// One round of all stages. False: there is nothing to do but to wait, for awaited().
   bool progress();
-  Awaited awaited() const;
+  /// With a relay: `sums`, if this rank would sum what is given; `results`, if it has results to publish.
+  Awaited awaited(bool sums = true, bool results = true) const;
   bool done() const { return taken_ == cut_.pieces(); }
   const Sum& summation() const { return sum_; }
   Span stripe() const { return owns() ? cut_.stripe(host_.index()) : Span{}; }
@@ -71,6 +72,8 @@ class Operation {
  private:
   bool owns() const { return host_.index() < owners_; }
   bool agree(std::uint64_t piece);
+  bool may_add() const;
+  bool may_publish() const;
   Span own(std::uint64_t piece) const { return owns() ? cut_.in_piece(host_.index(), piece) : Span{}; }
   void pass_empty();
   bool sum_all();
@@ -92,6 +95,7 @@ class Operation {
   bool direct_;  // everyone sums everything: one hop instead of two
   std::size_t owners_;
   Cut cut_;
+  std::array<std::uint64_t, kMostRanks> outputs_;  // where everyone wants results; known once agreed
   std::uint64_t number_ = 0;
   std::uint64_t first_ = 0;  // piece of the host's life
   // Pieces of this operation that are through.

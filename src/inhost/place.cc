@@ -34,7 +34,7 @@ Expected<Settings> Settings::for_ranks(std::size_t ranks) const {
   Settings chosen = *this;
   if (chosen.slot_bytes == 0) {
     chosen.slot_bytes =
-        std::max(least, std::min({ranks * kGoodRun, kLargestGood, shared_bytes / kSlots / kPage * kPage}));
+        std::max(least, std::min({ranks * kGoodRun, kLargestGood, shared_bytes / all_slots(kPage) * kPage}));
   }
   chosen.slot_bytes = chosen.slot_bytes / kPage * kPage;
   chosen.shared_bytes = chosen.shared_bytes / kPage * kPage;
@@ -43,11 +43,11 @@ Expected<Settings> Settings::for_ranks(std::size_t ranks) const {
                 fmt::format("a slot of shared memory is {} bytes: must be at least {} for {} ranks in a host",
                             slot_bytes, least, ranks));
   }
-  if (chosen.shared_bytes < kSlots * chosen.slot_bytes) {
+  if (chosen.shared_bytes < all_slots(chosen.slot_bytes)) {
     return fail(ErrorCode::invalid_argument,
                 fmt::format("shared memory is {} bytes for each rank: must be at least {} for {} ranks in a "
                             "host",
-                            shared_bytes, kSlots * chosen.slot_bytes, ranks));
+                            shared_bytes, all_slots(chosen.slot_bytes), ranks));
   }
   return chosen;
 }

@@ -249,20 +249,20 @@ void Member::wait_on(std::vector<pollfd>& sources) const {
 }
 
 void Member::progress(std::span<const pollfd> sources) {
-  if (!sources.empty()) receive(sources);
+  receive(sources);
   send_all();
 }
 
 void Member::receive(std::span<const pollfd> sources) {
   for (std::uint32_t lane = 0; lane < sockets_.size(); ++lane) {
-    if (sources[lane].revents == 0) continue;
+    if (!sources.empty() && sources[lane].revents == 0) continue;
     const Time now = monotonic_now();
     sockets_[lane].receive(kReceiveTrains,
                            [&](const UdpSocket::Source& from, std::span<const std::byte> packet) {
                              endpoint_->receive(now, lane, from.address, packet);
                            });
   }
-  if (sources.back().revents != 0) {
+  if (!sources.empty() && sources.back().revents != 0) {
     std::uint64_t count = 0;
     static_cast<void>(!::read(wake_, &count, sizeof count));
     const std::lock_guard lock(mutex_);

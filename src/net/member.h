@@ -55,7 +55,8 @@ class Member {
   // The same for callers with a loop of their own: wait_on, poll, progress, next_completion.
   /// Adds descriptors to wait for.
   void wait_on(std::vector<pollfd>& sources) const;
-  /// Takes what has come, if `sources` are those of wait_on after poll, and sends what there is to send.
+  /// Takes what has come, and sends what there is to send. `sources` are those of wait_on after poll; none:
+  /// looks everywhere.
   void progress(std::span<const pollfd> sources);
   std::optional<endpoint::Completion> next_completion() { return endpoint_->next_completion(); }
   std::optional<Time> next_timer() const { return endpoint_->next_timer(); }

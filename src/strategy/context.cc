@@ -2,7 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace passing::strategy {
+
+void Context::narrow(std::vector<std::uint32_t> group) {
+  const auto own = std::find(group.begin(), group.end(), ground_.rank);
+  PASSING_ASSERT(own != group.end());
+  place_ = static_cast<std::uint32_t>(own - group.begin());
+  group_ = std::move(group);
+}
 
 Transit Context::follow(const net::TransferPtr& transfer) {
   Transit transit;

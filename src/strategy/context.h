@@ -77,15 +77,21 @@ class Context {
         problem_(std::move(problem)),
         broken_transfer_(std::move(broken_transfer)) {}
 
-  std::uint32_t rank() const { return ground_.rank; }
-  std::uint32_t size() const { return ground_.size; }
+  std::uint32_t rank() const { return group_.empty() ? ground_.rank : place_; }
+  std::uint32_t size() const {
+    return group_.empty() ? ground_.size : static_cast<std::uint32_t>(group_.size());
+  }
+  /// From now on ranks are places in this group, which this rank is in.
+  void narrow(std::vector<std::uint32_t> group);
 
   /// Messages between two ranks keep their order, in each of the 16 channels. Empty ones are sent too.
   Transit send(std::uint32_t to, const void* data, std::size_t bytes, std::uint32_t channel = 0) {
+    if (!group_.empty()) to = group_[to];
     return follow(
         ground_.mesh->send(to, tags::collective(number_, channel, hash_, ground_.rank), data, bytes));
   }
   Transit recv(std::uint32_t from, void* data, std::size_t bytes, std::uint32_t channel = 0) {
+    if (!group_.empty()) from = group_[from];
     waiting_for_.insert(from);
     ground_.contacts[from] = true;
     return follow(ground_.mesh->recv(from, tags::collective(number_, channel, hash_, from),
@@ -114,6 +120,8 @@ class Context {
   std::function<void(Error)> problem_;
   std::function<void(const net::Transfer&)> broken_transfer_;
   std::multiset<std::uint32_t> waiting_for_;
+  std::vector<std::uint32_t> group_;  // empty: all ranks
+  std::uint32_t place_ = 0;
 };
 
 }  // namespace passing::strategy

@@ -4,62 +4,102 @@
 //   ps               every rank pushes to servers (`passing server`), each of which owns a range of keys
 //   ps_hierarchical  the first rank of every host pushes what the ranks of its host have summed up
 //   ps_sharded       no servers of their own: the first rank of every host owns a range of keys
-#include <map>
-
 #include "net/desk.h"
+#include "strategy/hierarchical.h"
+#include "strategy/reduce.h"
 #include "strategy/relay.h"
 #include "strategy/strategy.h"
 
 namespace passing::strategy {
 namespace {
 
-// The first rank of each host, in order of rank.
-std::vector<std::uint32_t> leaders_of(const std::vector<std::string>& hosts) {
-  std::map<std::string, std::uint32_t> first;
-  std::vector<std::uint32_t> leaders;
-  for (std::uint32_t r = 0; r < hosts.size(); ++r) {
-    if (first.emplace(hosts[r], r).second) leaders.push_back(r);
-  }
-  return leaders;
-}
-
-class ParameterServers : public Strategy {
+// What the servers own, and how to push to them.
+class Servers {
  public:
-  ParameterServers(net::Enrolled enrolled, std::optional<std::uint32_t> leader,
-                   std::vector<std::uint32_t> followers, bool others_watch)
-      : enrolled_(std::move(enrolled)),
-        leader_(leader),
-        followers_(std::move(followers)),
-        others_watch_(others_watch) {}
+  static Expected<Servers> enrol(const Setup& setup, bool pushes) {
+    const Config& config = setup.config;
+    auto enrolled = net::Enrolled::enrol(setup.servers,
+                                         {.version = PASSING_VERSION_STRING,
+                                          .job = config.job,
+                                          .token = config.token,
+                                          .name = setup.names[config.rank],
+                                          .address = setup.address,
+                                          .group = setup.group,
+                                          .rank = config.rank,
+                                          .size = config.size,
+                                          .pushes = pushes},
+                                         config.create_timeout.count() * kMillisecond);
+    if (!enrolled) return tl::unexpected(enrolled.error());
+    return Servers(std::move(*enrolled));
+  }
 
-  std::vector<net::Place> servers() const override { return enrolled_.servers(); }
+  const std::vector<net::Place>& list() const { return enrolled_.servers(); }
 
-  // A rank that only waits for its leader would blame it for a server that is stopped. The leaders know
-  // better, and if one of them does not answer, the others do.
-  bool watches_deadlines(const Call& /*call*/) const override { return leader_ && others_watch_; }
-
-  Task all_reduce(Context& context, const Call& call) override {
-    const auto count = static_cast<std::uint32_t>(enrolled_.servers().size());
+  Task push_and_pull(Context& context, const Call& call, const void* input, void* output) const {
     std::vector<std::optional<std::uint32_t>> owners;
-    for (std::uint32_t server = 0; server < count; ++server) {
-      if (!leader_) context.describe_to(context.size() + server, call);
+    for (std::uint32_t server = 0; server < list().size(); ++server) {
+      context.describe_to(context.size() + server, call);
       owners.emplace_back(context.size() + server);
     }
-    Relay own{.pieces = pieces_of(call.signature, owners),
-              .children = followers_,
-              .input = static_cast<const std::byte*>(call.input),
-              .output = static_cast<std::byte*>(call.output)};
-    if (leader_) {
-      for (RelayPiece& each : own.pieces) each.parent = leader_;
-    }
-    return relay(context, call.signature, context.size(), std::move(own));
+    return relay(context, call.signature, context.size(),
+                 {.pieces = pieces_of(call.signature, owners),
+                  .children = {},
+                  .input = static_cast<const std::byte*>(input),
+                  .output = static_cast<std::byte*>(output)});
   }
 
  private:
+  explicit Servers(net::Enrolled enrolled) : enrolled_(std::move(enrolled)) {}
   net::Enrolled enrolled_;
-  std::optional<std::uint32_t> leader_;   // who pushes for this rank, if it does not itself
-  std::vector<std::uint32_t> followers_;  // for whom this rank pushes
-  bool others_watch_;                     // there is another host, with a leader of its own
+};
+
+class ParameterServers : public Strategy {
+ public:
+  explicit ParameterServers(Servers servers) : servers_(std::move(servers)) {}
+
+  std::vector<net::Place> servers() const override { return servers_.list(); }
+  Task all_reduce(Context& context, const Call& call) override {
+    return servers_.push_and_pull(context, call, call.input, call.output);
+  }
+
+ private:
+  Servers servers_;
+};
+
+// The sums of a host, pushed by its first rank, in the type itself.
+class ServersAcross : public Across {
+ public:
+  explicit ServersAcross(Servers servers) : servers_(std::move(servers)) {}
+
+  const Servers& servers() const { return servers_; }
+  std::uint32_t owners(const Call& /*call*/) const override { return 1; }
+  std::size_t leg(const Call& call) const override { return call.signature.count; }
+  std::size_t legs_at_once() const override { return 1; }
+  Task carry(Context& context, const Call& call, const Leg& leg) override {
+    const void* sums = leg.sums;
+    if (inhost::Sum(call.signature.type, call.signature.reduction).wide() != call.signature.type) {
+      finish_host_sums(call.signature.type, Reduction::sum, 1, sums, leg.count, leg.results);
+      sums = leg.results;
+    }
+    return servers_.push_and_pull(context, call, sums, leg.results);
+  }
+
+ private:
+  Servers servers_;
+};
+
+class HierarchicalServers : public Hierarchical {
+ public:
+  HierarchicalServers(const Setup& setup, Servers servers)
+      : Hierarchical(setup.hosts, setup.host), across_(std::move(servers)) {}
+
+  std::vector<net::Place> servers() const override { return across_.servers().list(); }
+
+ private:
+  // The servers are there for one host too.
+  bool goes_across() const override { return true; }
+  Across& across(const Call& /*call*/) override { return across_; }
+  ServersAcross across_;
 };
 
 class Sharded : public Strategy {
@@ -97,35 +137,20 @@ Task Sharded::all_reduce(Context& context, const Call& call) {
 
 }  // namespace
 
-Expected<std::unique_ptr<Strategy>> make_ps(const Setup& setup, bool hierarchical) {
-  const Config& config = setup.config;
-  std::optional<std::uint32_t> leader;
-  std::vector<std::uint32_t> followers;
-  if (hierarchical) {
-    for (std::uint32_t r = 0; r < config.size; ++r) {
-      if (setup.hosts[r] != setup.hosts[config.rank]) continue;
-      if (r < config.rank && !leader) leader = r;
-      if (r > config.rank && !leader) followers.push_back(r);
-    }
-  }
-  auto enrolled = net::Enrolled::enrol(setup.servers,
-                                       {.version = PASSING_VERSION_STRING,
-                                        .job = config.job,
-                                        .token = config.token,
-                                        .name = setup.names[config.rank],
-                                        .address = setup.address,
-                                        .group = setup.group,
-                                        .rank = config.rank,
-                                        .size = config.size,
-                                        .pushes = !leader},
-                                       config.create_timeout.count() * kMillisecond);
-  if (!enrolled) return tl::unexpected(enrolled.error());
-  const bool others_watch = leaders_of(setup.hosts).size() > 1;
-  return std::make_unique<ParameterServers>(std::move(*enrolled), leader, std::move(followers), others_watch);
+Expected<std::unique_ptr<Strategy>> make_ps(const Setup& setup) {
+  auto servers = Servers::enrol(setup, true);
+  if (!servers) return tl::unexpected(servers.error());
+  return std::make_unique<ParameterServers>(std::move(*servers));
+}
+
+Expected<std::unique_ptr<Strategy>> make_ps_hierarchical(const Setup& setup) {
+  auto servers = Servers::enrol(setup, setup.hosts.index == 0);
+  if (!servers) return tl::unexpected(servers.error());
+  return std::make_unique<HierarchicalServers>(setup, std::move(*servers));
 }
 
 std::unique_ptr<Strategy> make_ps_sharded(const Setup& setup) {
-  return std::make_unique<Sharded>(leaders_of(setup.hosts));
+  return std::make_unique<Sharded>(setup.hosts.row(0));
 }
 
 }  // namespace passing::strategy

@@ -45,4 +45,12 @@ void finish(DataType type, Reduction reduction, std::uint32_t ranks, void* data,
   numeric::kernels().divide[static_cast<std::size_t>(type)](data, count, ranks, data);
 }
 
+void finish_host_sums(DataType type, Reduction reduction, std::uint32_t ranks, const void* sums,
+                      std::size_t count, void* out) {
+  const auto narrow = numeric::kernels().narrow[static_cast<std::size_t>(type)];
+  if (narrow == nullptr) return finish(type, reduction, ranks, out, count);
+  const numeric::FloatMode mode;
+  narrow(sums, count, reduction == Reduction::average ? ranks : 1, out);
+}
+
 }  // namespace passing::strategy

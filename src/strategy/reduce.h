@@ -17,4 +17,9 @@ void combine(DataType type, Reduction reduction, const void* a, const void* b, s
 /// What is left to do with a whole reduction over `ranks`: divides the sum for an average.
 void finish(DataType type, Reduction reduction, std::uint32_t ranks, void* data, std::size_t count);
 
+/// The same for sums of hosts, which are float32 for narrow floats: `out` gets the type. They may be the same
+/// where the types are.
+void finish_host_sums(DataType type, Reduction reduction, std::uint32_t ranks, const void* sums,
+                      std::size_t count, void* out);
+
 }  // namespace passing::strategy

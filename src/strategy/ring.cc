@@ -36,7 +36,7 @@ void cut(std::uint32_t step, std::uint64_t segment, std::uint32_t size, const Si
 
 }  // namespace
 
-Task ring_all_reduce(Context& context, const Call& call) {
+Task ring_all_reduce(Context& context, const Call& call, std::uint32_t channel) {
   const std::uint32_t size = context.size();
   const std::uint32_t rank = context.rank();
   const std::uint32_t left = (rank + size - 1) % size;
@@ -61,13 +61,13 @@ Task ring_all_reduce(Context& context, const Call& call) {
     const Piece& piece = in[i];
     std::byte* where =
         piece.step < size - 1 ? parts.get() + i % kAhead * largest : output + piece.first * width;
-    coming.push_back(context.recv(left, where, piece.count * width));
+    coming.push_back(context.recv(left, where, piece.count * width, channel));
   };
   for (std::size_t i = 0; i < kAhead; ++i) expect(i);
   std::vector<Transit> going;
   going.reserve(first.size() + in.size());
   for (const Piece& piece : first)
-    going.push_back(context.send(right, input + piece.first * width, piece.count * width));
+    going.push_back(context.send(right, input + piece.first * width, piece.count * width, channel));
 
   for (std::size_t i = 0; i < in.size(); ++i) {
     const Piece& piece = in[i];
@@ -79,7 +79,7 @@ Task ring_all_reduce(Context& context, const Call& call) {
       if (piece.step == size - 2) finish(what.type, what.reduction, size, mine, piece.count);
     }
     expect(i + kAhead);
-    if (piece.step < 2 * size - 3) going.push_back(context.send(right, mine, piece.count * width));
+    if (piece.step < 2 * size - 3) going.push_back(context.send(right, mine, piece.count * width, channel));
   }
   for (Transit& each : going) co_await each;
 }

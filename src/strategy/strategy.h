@@ -13,7 +13,12 @@
 #include "net/desk.h"
 #include "passing/config.h"
 #include "strategy/context.h"
+#include "strategy/hosts.h"
 #include "strategy/task.h"
+
+namespace passing::inhost {
+class Host;
+}
 
 namespace passing::strategy {
 
@@ -39,6 +44,8 @@ class Strategy {
   /// Leaves the deadline of an all-reduce to someone who has a better idea of who is missing: the
   /// communicator gives it time.
   virtual bool watches_deadlines(const Call& /*call*/) const { return false; }
+  /// How long after a deadline, if all ranks answer and none is behind, the strategy may still find out more.
+  virtual Duration verdict(const Call& /*call*/) const { return 0; }
   /// The communicator ends: in order, or because of an error.
   virtual void leave() {}
   virtual void abandon(const Error& /*reason*/) {}
@@ -47,20 +54,30 @@ class Strategy {
 /// What a strategy may need to begin.
 struct Setup {
   const Config& config;
-  std::vector<std::string> names;    ///< of the ranks
-  std::vector<std::string> hosts;    ///< their labels, by rank
-  std::vector<std::string> servers;  ///< HOST:PORT of each
-  std::string address;               ///< of this rank's mesh
-  std::uint64_t group = 0;           ///< what a mesh of this group must know
+  std::vector<std::string> names;      ///< of the ranks
+  Hosts hosts;                         ///< which of them share one
+  std::shared_ptr<inhost::Host> host;  ///< what this rank shares with its neighbours, if it has any
+  std::vector<std::string> servers;    ///< HOST:PORT of each
+  std::string address;                 ///< of this rank's mesh
+  std::uint64_t group = 0;             ///< what a mesh of this group must know
 };
 
+/// Whether ranks that share a host share memory too.
+bool shares_memory(const std::string& name);
+/// Whether it must know who shares a host.
+bool needs_hosts(const std::string& name);
 /// By name; returns when all ranks have made theirs, where that matters.
 Expected<std::unique_ptr<Strategy>> make_strategy(const std::string& name, const Setup& setup);
 std::unique_ptr<Strategy> make_ring();
 std::unique_ptr<Strategy> make_halving_doubling();
 Expected<std::unique_ptr<Strategy>> make_in_network(const Setup& setup);
+/// In the host, then a ring of hosts.
+Expected<std::unique_ptr<Strategy>> make_ring_hierarchical(const Setup& setup);
+/// In the host, then the switch.
+Expected<std::unique_ptr<Strategy>> make_passing(const Setup& setup);
 /// With servers of its own; hierarchical: one push and pull per host.
-Expected<std::unique_ptr<Strategy>> make_ps(const Setup& setup, bool hierarchical);
+Expected<std::unique_ptr<Strategy>> make_ps(const Setup& setup);
+Expected<std::unique_ptr<Strategy>> make_ps_hierarchical(const Setup& setup);
 /// Every host serves a part.
 std::unique_ptr<Strategy> make_ps_sharded(const Setup& setup);
 
@@ -69,7 +86,7 @@ std::unique_ptr<Strategy> make_ps_sharded(const Setup& setup);
 Task halving_reduce_scatter(Context& context, const Call& call);
 Task doubling_all_gather(Context& context, const Call& call);
 /// The ring, for strategies that leave some reductions to it.
-Task ring_all_reduce(Context& context, const Call& call);
+Task ring_all_reduce(Context& context, const Call& call, std::uint32_t channel = 0);
 
 // Collectives that are the same in all strategies: docs/collectives.md.
 Task reduce(Context& context, const Call& call);

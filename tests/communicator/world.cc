@@ -85,9 +85,10 @@ World::World(const std::string& strategy, std::uint32_t size, const std::functio
     : ranks_(size) {
   static std::atomic<int> worlds = 0;
   const int number = worlds++;
-  if (strategy == "in_network") switch_ = std::make_unique<LocalSwitch>();
+  if (strategy == "in_network" || strategy == "passing") switch_ = std::make_unique<LocalSwitch>();
   if (strategy == "ps" || strategy == "ps_hierarchical") servers_ = std::make_unique<LocalServers>(2);
-  const std::uint32_t per_host = strategy.starts_with("ps_") ? 2 : 1;
+  const std::uint32_t per_host =
+      strategy.starts_with("ps_") || strategy == "passing" || strategy == "ring_hierarchical" ? 2 : 1;
   Table table(size);
   parallel(size, [&](std::uint32_t rank) {
     Config config;

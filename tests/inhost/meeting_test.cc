@@ -92,12 +92,12 @@ TEST(Places, TooLittleMemory) {
   const auto small = inhost::Settings{.shared_bytes = 100'000}.for_ranks(16);
   ASSERT_FALSE(small);
   EXPECT_EQ(small.error().message,
-            "shared memory is 100000 bytes for each rank: must be at least 1081344 for 16 ranks in a host");
+            "shared memory is 100000 bytes for each rank: must be at least 2162688 for 16 ranks in a host");
   EXPECT_FALSE((inhost::Settings{.slot_bytes = 100}.for_ranks(2)));
 }
 
 TEST(Memory, IsBounded) {
-  in_threads(2, {.shared_bytes = 2 << 20}, [](Host& host) {
+  in_threads(2, {.shared_bytes = 3 << 20}, [](Host& host) {
     auto all = host.allocate(1 << 20);
     ASSERT_TRUE(all) << all.error().message;
     auto more = host.allocate(4096);

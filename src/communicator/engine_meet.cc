@@ -1,0 +1,247 @@
+// How a communicator begins: ranks find each other, and those of a host their shared memory.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/hash.h"
+#include "communicator/engine.h"
+#include "communicator/settings.h"
+#include "inhost/host.h"
+#include "net/address.h"
+#include "net/member.h"
+#include "net/rendezvous.h"
+
+namespace passing {
+namespace {
+
+// To tell all others that this rank cannot take part.
+constexpr Duration kFarewell = 500 * kMillisecond;
+// Whoever knows what is wrong has so much longer than those who only wait.
+constexpr Duration kLater = 5 * kSecond;
+// What allocate() gives is aligned for every instruction and every line.
+constexpr std::size_t kAlignment = 128;
+
+std::string host_label(const Config& config) {
+  if (!config.host.empty()) return config.host;
+  char name[256] = "?";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+Exchange pick_exchange(const Config& config) {
+  if (config.exchange) return config.exchange;
+  const net::Rendezvous who{.job = config.job,
+                            .rank = config.rank,
+                            .size = config.size,
+                            .timeout = config.create_timeout.count() * kMillisecond};
+  if (!config.directory.empty()) return net::directory_exchange(who, config.directory);
+  return net::controller_exchange(who, config.controller, config.token);
+}
+
+Expected<std::vector<Introduction>> check(const Introduction& own, const std::vector<std::string>& blobs) {
+  if (blobs.size() != own.size) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("the rendezvous gave {} blobs for {} ranks", blobs.size(), own.size));
+  }
+  std::vector<Introduction> all;
+  for (std::uint32_t r = 0; r < own.size; ++r) {
+    auto other = Introduction::decode(blobs[r]);
+    if (!other) {
+      return fail(
+          ErrorCode::disagreement,
+          fmt::format(
+              "what rank {} gave at the rendezvous cannot be read: do all ranks run the same version?", r),
+          {static_cast<std::uint16_t>(r)});
+    }
+    const auto differ = [&](const char* what, const auto& theirs, const auto& ours) {
+      return fail(ErrorCode::disagreement,
+                  fmt::format("{} has {} {}, {} has {}: give all ranks the same", other->name(), what, theirs,
+                              own.name(), ours),
+                  {static_cast<std::uint16_t>(r), static_cast<std::uint16_t>(own.rank)});
+    };
+    if (other->version != own.version) return differ("version", other->version, own.version);
+    if (other->rank != r || other->size != own.size) {
+      return fail(ErrorCode::disagreement,
+                  fmt::format("{} of {} was given as rank {} of {}: check the launcher's variables",
+                              other->name(), other->size, r, own.size),
+                  {static_cast<std::uint16_t>(r)});
+    }
+    if (other->strategy != own.strategy) return differ("strategy", other->strategy, own.strategy);
+    if (other->lanes != own.lanes) return differ("lanes", other->lanes, own.lanes);
+    all.push_back(std::move(*other));
+  }
+  return all;
+}
+
+// All hosts, and this rank's place in them.
+Expected<strategy::Hosts> hosts_of(const std::vector<inhost::Place>& places, std::uint32_t rank) {
+  strategy::Hosts hosts;
+  std::vector<bool> placed(places.size());
+  for (std::uint32_t r = 0; r < places.size(); ++r) {
+    if (placed[r]) continue;
+    auto ranks = inhost::neighbours(places, r);
+    if (!ranks) return tl::unexpected(ranks.error());
+    for (std::uint32_t i = 0; i < ranks->size(); ++i) {
+      placed[(*ranks)[i]] = true;
+      if ((*ranks)[i] != rank) continue;
+      hosts.own = static_cast<std::uint32_t>(hosts.ranks.size());
+      hosts.index = i;
+    }
+    hosts.ranks.push_back(std::move(*ranks));
+  }
+  return hosts;
+}
+
+}  // namespace
+
+// Finds the others.
+Expected<void> Engine::meet() {
+  host_name_ = host_label(config_);
+  Introduction own{.version = PASSING_VERSION_STRING,
+                   .strategy = config_.strategy,
+                   .host = host_name_,
+                   .process = static_cast<std::uint32_t>(getpid()),
+                   .rank = config_.rank,
+                   .size = config_.size,
+                   .lanes = config_.lanes};
+  ground_.rank = config_.rank;
+  ground_.size = config_.size;
+  const auto servers = chosen_servers(config_);
+  const std::size_t peers = config_.size + servers.size();
+  ground_.contacts.resize(peers);
+  left_.resize(peers);
+  if (config_.size == 1) {
+    own.address = "this process";
+    names_ = {own.name()};
+    return {};
+  }
+  // By the way to what all ranks must reach.
+  const auto local = net::own_address(
+      config_.address, config_.controller.empty() && !servers.empty() ? servers[0] : config_.controller);
+  if (!local) return tl::unexpected(local.error());
+  auto mesh = net::Mesh::create(config_.rank, static_cast<std::uint32_t>(peers), *local);
+  if (!mesh) return tl::unexpected(mesh.error());
+  mesh_ = std::move(*mesh);
+  ground_.mesh = mesh_.get();
+  own.address = net::to_string(mesh_->address());
+  std::optional<inhost::Door> door;
+  if (strategy::shares_memory(config_.strategy)) {
+    auto opened = inhost::Door::open();
+    if (!opened) return tl::unexpected(opened.error());
+    door = std::move(*opened);
+  }
+  own.place = inhost::Place::here(own.version, config_.host, door ? door->name() : "",
+                                  {.shared_bytes = config_.shared_bytes})
+                  .encode();
+  const auto blobs = pick_exchange(config_)(own.encode());
+  if (!blobs) return tl::unexpected(blobs.error());
+  const auto all = check(own, *blobs);
+  if (!all) return tl::unexpected(all.error());
+  std::vector<net::SocketAddress> addresses;
+  std::vector<inhost::Place> places;
+  for (const Introduction& each : *all) {
+    names_.push_back(each.name());
+    const auto address = net::parse_numeric_address(each.address);
+    if (!address) return tl::unexpected(address.error());
+    addresses.push_back(*address);
+    places.push_back(inhost::Place::decode(each.place).value_or(inhost::Place{}));
+  }
+  std::uint64_t group = kHashBegin;
+  for (const std::string& blob : *blobs) group = hash_of(blob, group);
+  mesh_->introduce(addresses, group);
+  strategy::Setup setup{.config = config_,
+                        .names = names_,
+                        .hosts = {},
+                        .host = nullptr,
+                        .servers = servers,
+                        .address = own.address,
+                        .group = group};
+  if (door || strategy::needs_hosts(config_.strategy)) {
+    auto hosts = hosts_of(places, config_.rank);
+    if (!hosts) return tl::unexpected(hosts.error());
+    setup.hosts = std::move(*hosts);
+  }
+  if (door) {
+    auto shared = share_memory(*door, setup.hosts, places, group);
+    if (auto agreed = agree(shared); !agreed) return tl::unexpected(agreed.error());
+    setup.host = host_;
+  }
+  auto made = strategy::make_strategy(config_.strategy, setup);
+  if (!made) return tl::unexpected(made.error());
+  strategy_ = std::move(*made);
+  for (const net::Place& server : strategy_->servers()) {
+    names_.push_back(server.name);
+    addresses.push_back(server.address);
+  }
+  mesh_->introduce(std::move(addresses), group);
+  config_.exchange = nullptr;  // may refer to what ends with the call
+  return {};
+}
+
+Expected<void> Engine::share_memory(const inhost::Door& door, const strategy::Hosts& hosts,
+                                    const std::vector<inhost::Place>& places, std::uint64_t group) {
+  if (hosts.here().size() == 1) return {};
+  std::vector<std::string> names;
+  for (const std::uint32_t rank : hosts.here()) names.push_back(names_[rank]);
+  auto joined = inhost::Host::join(door, {.ranks = hosts.here(),
+                                          .rank = config_.rank,
+                                          .group = group,
+                                          .names = std::move(names),
+                                          .leader = places[hosts.here()[0]].door,
+                                          .settings = {.shared_bytes = config_.shared_bytes},
+                                          .timeout = config_.create_timeout.count() * kMillisecond});
+  if (!joined) return tl::unexpected(joined.error());
+  host_ = std::move(*joined);
+  return {};
+}
+
+// All hosts have their memory, or nobody goes on. Rank 0 counts.
+Expected<void> Engine::agree(const Expected<void>& own) {
+  if (!own) {
+    for (std::uint32_t r = 0; r < config_.size; ++r) {
+      if (r != config_.rank) tell(r, {.type = Control::Type::failure, .error = own.error()});
+    }
+    settle(kFarewell, [this] { return mesh_->sends_pending() == 0; });
+    return own;
+  }
+  std::vector<std::uint32_t> told;
+  if (config_.rank != 0) tell(0, {.type = Control::Type::ready});
+  bool all = false;
+  settle(config_.create_timeout.count() * kMillisecond + kLater, [&] {
+    hear();
+    if (config_.rank == 0 && ready_ + 1 == config_.size && !all) {
+      all = true;
+      for (std::uint32_t r = 1; r < config_.size; ++r) tell(r, {.type = Control::Type::begin});
+    }
+    const bool lost = !suspicions_.empty() && net::monotonic_now() >= suspicions_.front().due;
+    if (lost && !failure_) failure_ = suspicions_.front().error;
+    return failure_.has_value() || begin_ || (all && mesh_->sends_pending() == 0);
+  });
+  if (failure_) return tl::unexpected(*std::exchange(failure_, std::nullopt));
+  if (all || begin_) return {};
+  return fail(ErrorCode::deadline,
+              fmt::format("{}: not all ranks have shared memory with their neighbours after {} s",
+                          names_[config_.rank], config_.create_timeout.count() / 1000));
+}
+
+Expected<void*> Engine::allocate(std::size_t bytes) {
+  if (host_) {
+    const std::lock_guard lock(allocating_);
+    return host_->allocate(bytes);
+  }
+  const std::size_t whole = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  void* data = bytes <= whole ? std::aligned_alloc(kAlignment, whole) : nullptr;
+  if (data == nullptr)
+    return fail(ErrorCode::no_capacity, fmt::format("cannot allocate {} bytes: give it more memory", bytes));
+  return data;
+}
+
+void Engine::free(void* data) {
+  if (!host_) return std::free(data);
+  const std::lock_guard lock(allocating_);
+  host_->free(data);
+}
+
+}  // namespace passing

@@ -1,0 +1,164 @@
+// PASSING: sums in the host, then in the switch. A host's lanes are ranks of it, each with a stripe of the
+// tensor; each lane is a job of its own for the switch, with a member for every host.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "net/limits.h"
+#include "strategy/hierarchical.h"
+#include "strategy/ring_of_hosts.h"
+#include "strategy/uplink.h"
+#include "wire/wire.h"
+
+namespace passing::strategy {
+namespace {
+
+constexpr std::size_t kBlock = 2112;
+// Results come back by the leg, so it is short; several are on the way, so that the window stays full.
+constexpr std::size_t kLegBlocks = 16;
+constexpr std::size_t kLegs = 64;
+// A stripe shorter than this is not worth a lane.
+constexpr std::size_t kStripeBytes = 256 << 10;
+constexpr std::uint32_t kSlots = 256;
+
+class SwitchAcross : public Across {
+ public:
+  /// Ranks beyond the lanes have no uplink.
+  SwitchAcross(std::unique_ptr<Uplink> uplink, std::uint32_t ranks, std::uint32_t lanes, bool alone)
+      : uplink_(std::move(uplink)), ranks_(ranks), lanes_(lanes), alone_(alone) {}
+
+  std::uint32_t owners(const Call& call) const override {
+    return static_cast<std::uint32_t>(std::clamp<std::size_t>(call.bytes() / kStripeBytes, 1, lanes_));
+  }
+  // Alone in every host there is nothing to overlap with.
+  std::size_t leg(const Call& call) const override {
+    return alone_ ? call.signature.count : kLegBlocks * kBlock;
+  }
+  std::size_t legs_at_once() const override { return kLegs; }
+  Task carry(Context& context, const Call& call, const Leg& leg) override {
+    const DataType type = call.signature.type;
+    return uplink_->sum(context, call.signature,
+                        {.elements = leg.count,
+                         .wide = inhost::Sum(type, call.signature.reduction).wide() != type,
+                         .divisor = ranks_,
+                         .input = leg.sums,
+                         .output = leg.results,
+                         // Ranks first ask each other who is missing.
+                         .deadline = call.deadline + kSecond});
+  }
+  Uplink* uplink() const { return uplink_.get(); }
+
+ private:
+  std::unique_ptr<Uplink> uplink_;
+  std::uint32_t ranks_;  // of the group: what an average divides by
+  std::uint32_t lanes_;
+  bool alone_;
+};
+
+class Passing : public Hierarchical {
+ public:
+  Passing(const Setup& setup, std::unique_ptr<Uplink> uplink, std::uint32_t lanes)
+      : Hierarchical(setup.hosts, setup.host),
+        switch_(std::move(uplink), setup.config.size, lanes, setup.hosts.most() == 1),
+        // What the switch cannot sum goes from host to host, by one rank of each.
+        ring_(setup.hosts, setup.config.size, 1) {}
+
+  bool has_sources() const override { return Hierarchical::has_sources() || switch_.uplink() != nullptr; }
+  void wait_on(std::vector<pollfd>& sources) override {
+    const std::size_t before = sources.size();
+    if (Uplink* uplink = switch_.uplink()) uplink->wait_on(sources);
+    uplink_sources_ = sources.size() - before;
+    Hierarchical::wait_on(sources);
+  }
+  void progress(std::span<const pollfd> sources) override;
+  std::optional<Time> next_timer() const override;
+  Duration verdict(const Call& call) const override {
+    return hosts().size() > 1 && Uplink::takes(call.signature) ? 7 * kSecond : 0;
+  }
+  void leave() override {
+    if (Uplink* uplink = switch_.uplink()) uplink->leave();
+  }
+  void abandon(const Error& reason) override {
+    if (Uplink* uplink = switch_.uplink()) uplink->abandon(reason);
+  }
+
+ private:
+  Across& across(const Call& call) override {
+    if (Uplink::takes(call.signature)) return switch_;
+    return ring_;
+  }
+
+  SwitchAcross switch_;
+  RingOfHosts ring_;
+  std::size_t uplink_sources_ = 0;
+};
+
+void Passing::progress(std::span<const pollfd> sources) {
+  Hierarchical::progress(sources);
+  if (Uplink* uplink = switch_.uplink())
+    uplink->progress(sources.first(std::min(sources.size(), uplink_sources_)));
+}
+
+std::optional<Time> Passing::next_timer() const {
+  const auto own = Hierarchical::next_timer();
+  const auto theirs = switch_.uplink() != nullptr ? switch_.uplink()->next_timer() : std::nullopt;
+  if (!own || !theirs) return own ? own : theirs;
+  return std::min(*own, *theirs);
+}
+
+Expected<void> check(const Setup& setup) {
+  if (setup.config.controller.empty()) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("strategy is 'passing' and there are {} hosts, but controller is empty: set "
+                            "PASSING_CONTROLLER to HOST:PORT of the switch, or PASSING_STRATEGY to "
+                            "ring_hierarchical",
+                            setup.hosts.size()));
+  }
+  if (setup.config.token.size() < net::kShortestToken) {
+    return fail(
+        ErrorCode::invalid_argument,
+        fmt::format("token has {} characters: the controller wants at least {}, the same on all ranks "
+                    "(PASSING_TOKEN or PASSING_TOKEN_FILE)",
+                    setup.config.token.size(), net::kShortestToken));
+  }
+  if (setup.hosts.size() > PASSING_MAX_MEMBERS) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("there are {} hosts: the switch takes at most {}; set PASSING_STRATEGY to "
+                            "ring_hierarchical",
+                            setup.hosts.size(), PASSING_MAX_MEMBERS));
+  }
+  return {};
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<Strategy>> make_passing(const Setup& setup) {
+  const Hosts& hosts = setup.hosts;
+  std::unique_ptr<Uplink> uplink;
+  std::uint32_t lanes = 1;
+  if (hosts.size() > 1) {
+    if (auto good = check(setup); !good) return tl::unexpected(good.error());
+    net::Member::Options options = member_options(setup);
+    options.size = static_cast<std::uint32_t>(hosts.size());
+    options.rank = hosts.own;
+    if (hosts.most() > 1) {
+      const auto chosen = lanes_of(setup);
+      if (!chosen) return tl::unexpected(chosen.error());
+      lanes = *chosen;
+      options.job = fmt::format("{}.lane{}", setup.config.job, hosts.index);
+      options.lanes = 1;
+      if (options.slots == 0) options.slots = std::bit_floor(kSlots / lanes);
+    }
+    if (hosts.index < lanes) {
+      options.names.clear();
+      for (const std::uint32_t rank : hosts.row(hosts.index)) options.names.push_back(setup.names[rank]);
+      auto joined = Uplink::join(options, hosts.row(hosts.index));
+      if (!joined) return tl::unexpected(joined.error());
+      uplink = std::move(*joined);
+    }
+  }
+  return std::make_unique<Passing>(setup, std::move(uplink), lanes);
+}
+
+}  // namespace passing::strategy

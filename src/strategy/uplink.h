@@ -1,0 +1,66 @@
+// A member's way to the switch, for strategies.
+#pragma once
+
+#include <poll.h>
+
+#include <coroutine>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "net/member.h"
+#include "strategy/context.h"
+#include "strategy/task.h"
+
+namespace passing::strategy {
+
+/// Used by the communicator's thread only.
+class Uplink {
+ public:
+  /// Returns when all members have joined. `ranks` says which rank each member is, if not the same.
+  static Expected<std::unique_ptr<Uplink>> join(const net::Member::Options& options,
+                                                std::vector<std::uint32_t> ranks = {});
+
+  /// Whether the switch sums such tensors: docs/numerics.md section 8.
+  static bool takes(const Signature& what);
+  /// Submits the operation at once, in the order of these calls; its type and reduction are `what`'s.
+  Task sum(Context& context, const Signature& what, endpoint::Operation operation);
+
+  void wait_on(std::vector<pollfd>& sources) const { member_->wait_on(sources); }
+  void progress(std::span<const pollfd> sources);
+  std::optional<Time> next_timer() const { return member_->next_timer(); }
+  void leave();
+  void abandon(const Error& reason);
+
+ private:
+  // Waits for one operation of the member.
+  struct Sum {
+    Uplink& owner;
+    Context& context;
+    std::uint64_t number;
+    std::coroutine_handle<> waiter = nullptr;
+
+    bool await_ready() const { return false; }
+    void await_suspend(std::coroutine_handle<> who) {
+      waiter = who;
+      owner.sums_.emplace(number, this);
+    }
+    void await_resume() const {}
+  };
+
+  Uplink(std::unique_ptr<net::Member> member, std::vector<std::uint32_t> ranks)
+      : member_(std::move(member)), ranks_(std::move(ranks)) {}
+
+  std::unique_ptr<net::Member> member_;
+  std::vector<std::uint32_t> ranks_;
+  std::unordered_map<std::uint64_t, Sum*> sums_;
+  bool failed_ = false;
+};
+
+/// The settings that all members of a communicator have in common.
+struct Setup;
+net::Member::Options member_options(const Setup& setup);
+
+}  // namespace passing::strategy
