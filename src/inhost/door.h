@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "base/time.h"
 #include "inhost/descriptor.h"
 #include "inhost/place.h"
+#include "inhost/placement.h"
 #include "inhost/segment.h"
 
 namespace passing::inhost {
@@ -37,6 +39,7 @@ struct Visitor {
   std::uint64_t group = 0;           ///< of which communicator: all that meet must say the same
   std::string leader;                ///< name of the door of the first
   Settings settings;                 ///< with slot_bytes
+  std::function<std::vector<Node>()> nodes = nodes_of_machine;  ///< of the machine; a seam for tests
 };
 
 /// What everyone has afterwards.
@@ -45,6 +48,7 @@ struct Meeting {
   std::vector<Descriptor> processes;  ///< by index, a pidfd that is readable when it has died; may be missing
   std::vector<Descriptor> bells;      ///< by index, an eventfd
   std::vector<Descriptor> sockets;    ///< the first rank: to each rank; others: to the first
+  Placement placement;                ///< its own
 };
 
 /// Returns when all have the shared memory, or when one of them cannot: then all get the same error.

@@ -48,6 +48,7 @@ Expected<std::unique_ptr<Host>> Host::join(const Door& door, const Options& opti
   host->segment_ = std::move(met->segment);
   host->processes_ = std::move(met->processes);
   host->bells_ = std::move(met->bells);
+  host->placement_ = met->placement;
   host->sockets_ = std::move(met->sockets);
   host->crowded_ = host->header().cores < host->size();
   const std::size_t slots = all_slots(settings->slot_bytes);

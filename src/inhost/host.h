@@ -59,6 +59,8 @@ class Host {
   std::size_t index() const { return me_; }
   std::uint32_t rank(std::size_t index) const { return ranks_[index]; }
   const Settings& settings() const { return settings_; }
+  /// Where this rank belongs: for bind_thread().
+  Placement& placement() { return placement_; }
 
   /// The whole of it. On failure the output is unspecified, and a buffer of allocate() may change until every
   /// neighbour has noticed.
@@ -133,6 +135,7 @@ class Host {
   std::vector<Descriptor> bells_;
   std::vector<Descriptor> sockets_;
   Descriptor events_;
+  Placement placement_;
   Heap heap_;
   std::optional<Error> trouble_;
   std::uint64_t own_[kStages] = {};

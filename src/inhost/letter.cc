@@ -33,7 +33,7 @@ Address address_of(const std::string& name) {
 bool post(int socket, const Letter& letter, const std::vector<int>& enclosed) {
   Writer out;
   out.put(kMagic).put(letter.subject).put(letter.index).put(letter.group).put(letter.known).put(letter.cores);
-  out.put(letter.error.code).put(letter.error.message.substr(0, kLongest / 2));
+  out.put(letter.node).put(letter.error.code).put(letter.error.message.substr(0, kLongest / 2));
   out.put(std::uint64_t{letter.error.members.size()});
   for (const std::uint16_t member : letter.error.members) out.put(member);
   std::string data = out.take();
@@ -95,7 +95,7 @@ Expected<Letter> open_letter(int socket) {
   std::uint64_t members = 0;
   Reader in(data);
   in.get(magic).get(letter.subject).get(letter.index).get(letter.group).get(letter.known).get(letter.cores);
-  in.get(letter.error.code).get(letter.error.message).get(members);
+  in.get(letter.node).get(letter.error.code).get(letter.error.message).get(members);
   letter.error.members.resize(std::min<std::uint64_t>(members, kMostRanks));
   for (std::uint16_t& member : letter.error.members) in.get(member);
   if (!in.whole() || magic != kMagic)

@@ -1,6 +1,7 @@
 // Messages between the ranks of a host while they meet, with descriptors.
 #pragma once
 
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -35,7 +36,8 @@ struct Letter {
   std::uint32_t index = 0;  ///< hello: of the sender
   std::uint64_t group = 0;  ///< hello
   std::uint64_t known = 0;  ///< memory: a bit for each rank whose process is among the enclosed
-  std::string cores;        ///< hello: where the sender may run, a cpu_set_t
+  cpu_set_t cores{};        ///< hello: where the sender may run; memory: the receiver's Placement
+  std::int32_t node = -1;   ///< memory: the same
   Error error{ErrorCode::peer_lost, {}, {}};  ///< trouble
   std::vector<Descriptor> enclosed;
 };

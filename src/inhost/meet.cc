@@ -44,11 +44,16 @@ Error about(const Visitor& visitor, std::size_t index, const Error& error) {
       error.code, fmt::format("{} {}", visitor.names[index], error.message), {number(visitor.ranks[index])}};
 }
 
-std::string own_cores() {
+cpu_set_t own_cores() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   sched_getaffinity(0, sizeof cores, &cores);
-  return {reinterpret_cast<const char*>(&cores), sizeof cores};
+  return cores;
+}
+
+/// A rank's part of the memory, before there is anything in it.
+void bind_part(Placement& placement, const Segment& segment, std::size_t index, std::size_t part_bytes) {
+  bind_memory(placement, segment.data() + sizeof(Header) + index * part_bytes, part_bytes);
 }
 
 /// The first rank's side.
@@ -73,7 +78,7 @@ class Leader {
     Descriptor socket;
     Descriptor process;
     Descriptor bell;
-    std::string cores;
+    cpu_set_t cores{};
     bool mapped = false;
   };
   // Connected, and nothing heard yet.
@@ -100,6 +105,7 @@ class Leader {
     begin.subject = Subject::begin;
     Meeting meeting;
     meeting.segment = std::move(*segment);
+    meeting.placement = placement_;
     for (Seat& seat : seats_) {
       if (seat.socket) post(seat.socket.get(), begin);
       meeting.processes.push_back(std::move(seat.process));
@@ -181,7 +187,7 @@ class Leader {
       seat.process = open_process(stranger.process);
       seat.socket = std::move(stranger.socket);
       seat.bell = std::move(letter->enclosed.front());
-      seat.cores = std::move(letter->cores);
+      seat.cores = letter->cores;
       return true;
     });
   }
@@ -198,8 +204,18 @@ class Leader {
     return {};
   }
 
+  // For all, since only here all are known; and so only one process has to look at the machine.
+  std::vector<Placement> place() const {
+    std::vector<cpu_set_t> allowed;
+    for (const Seat& seat : seats_) allowed.push_back(seat.cores);
+    return place_ranks(allowed.size() > 1 ? visitor_.nodes() : std::vector<Node>{}, allowed);
+  }
+
   Expected<Segment> pass_on() {
+    const auto placements = place();
+    placement_ = placements[0];
     auto made = Segment::create(segment_bytes(seats_.size(), visitor_.settings.shared_bytes));
+    if (made) bind_part(placement_, made->first, 0, visitor_.settings.shared_bytes);
     if (made) {
       if (auto good = commit(made->first.data(), sizeof(Header) + all_slots(visitor_.settings.slot_bytes));
           !good)
@@ -212,12 +228,7 @@ class Leader {
     header->slot_bytes = visitor_.settings.slot_bytes;
     cpu_set_t together;
     CPU_ZERO(&together);
-    for (const Seat& seat : seats_) {
-      cpu_set_t cores;
-      CPU_ZERO(&cores);
-      std::memcpy(&cores, seat.cores.data(), std::min(sizeof cores, seat.cores.size()));
-      CPU_OR(&together, &together, &cores);
-    }
+    for (const Seat& seat : seats_) CPU_OR(&together, &together, &seat.cores);
     header->cores = static_cast<std::uint64_t>(CPU_COUNT(&together));
 
     Letter letter;
@@ -230,6 +241,8 @@ class Leader {
       enclosed.push_back(seats_[i].process.get());
     }
     for (std::size_t i = 1; i < seats_.size(); ++i) {
+      letter.node = placements[i].node;
+      letter.cores = placements[i].cores;
       if (!post(seats_[i].socket.get(), letter, enclosed)) {
         return tl::unexpected(about(visitor_, i,
                                     {ErrorCode::peer_lost,
@@ -245,6 +258,7 @@ class Leader {
   const Visitor& visitor_;
   std::vector<Seat> seats_;
   std::vector<Stranger> strangers_;
+  Placement placement_;
   std::optional<Error> trouble_;
 };
 
@@ -327,6 +341,8 @@ Expected<Segment> map_all(const Visitor& visitor, Letter& letter, Meeting& meeti
   if (header->magic != kMagic || header->ranks != ranks || header->part_bytes != settings.shared_bytes ||
       header->slot_bytes != settings.slot_bytes)
     return fail(ErrorCode::disagreement, "was given shared memory that is not what it should be");
+  meeting.placement = {.node = letter.node, .cores = letter.cores};
+  bind_part(meeting.placement, *segment, visitor.index, settings.shared_bytes);
   if (auto good = commit(segment->data() + sizeof(Header) + visitor.index * settings.shared_bytes,
                          all_slots(settings.slot_bytes));
       !good)

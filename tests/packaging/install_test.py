@@ -11,9 +11,9 @@ import unittest
 BUILD = os.environ["PASSING_BUILD"]
 HERE = pathlib.Path(__file__).resolve().parent
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
-# curl and what every C++ program has: nothing that could clash with another copy in the same process.
-NEEDED = {"libcurl.so.4", "libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libc.so.6", "libpthread.so.0",
-          "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+# curl, hwloc and what every C++ program has: nothing that could clash with another copy in the same process.
+NEEDED = {"libcurl.so.4", "libhwloc.so.15", "libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libc.so.6",
+          "libpthread.so.0", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 # Alone in its group, whatever launcher this test runs under.
 ALONE = {"PASSING_RANK": "0", "PASSING_SIZE": "1",
          **{key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}}
