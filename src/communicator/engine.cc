@@ -9,6 +9,8 @@
 
 #include "base/thread.h"
 #include "communicator/settings.h"
+#include "inhost/host.h"
+#include "inhost/placement.h"
 #include "net/member.h"
 #include "strategy/reduce.h"
 
@@ -17,8 +19,9 @@ namespace {
 
 // Collectives that run at the same time: the next one fills what the last one leaves of the links.
 constexpr std::size_t kAtOnce = 8;
-// Calls that may be under way without having been announced.
+// Calls that may be under way without having been announced. In a host neighbours see what each one calls.
 constexpr std::size_t kAnnouncements = 16;
+constexpr std::size_t kAnnouncementsInHost = 512;
 
 }  // namespace
 
@@ -49,6 +52,7 @@ Engine::~Engine() {
 
 void Engine::run() {
   pthread_setname_np(pthread_self(), "passing");
+  if (host_) inhost::bind_thread(host_->placement());
 
   std::vector<pollfd> sources;
   while (!work(sources)) {
@@ -114,7 +118,8 @@ void Engine::take_post(bool readable) {
     mine_.push_back(state->call.signature);
     compare_announcements();
     unannounced_.emplace_back(state->call.number, state->call.signature);
-    if (unannounced_.size() >= kAnnouncements) announce();
+    const bool in_host = strategy_ && strategy_->stays_in_host(state->call);
+    if (unannounced_.size() >= (in_host ? kAnnouncementsInHost : kAnnouncements)) announce();
   }
   for (const StatePtr& state : post.cancelled) on_cancelled(state);
 }

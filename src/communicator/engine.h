@@ -104,8 +104,10 @@ class Engine : private Worker {
   Duration prepare(std::vector<pollfd>& sources);
   void work_until(const Operation::State& state) override;
   void begin_now(const Operation::State& state) override;
+  bool work_in_host();
+  void begin_in_host();
   void look(bool around);
-  void hand_back();
+  void hand_back(bool woken);
   void guarded(const std::function<void()>& body);
 
   // engine_faults.cc: what goes wrong

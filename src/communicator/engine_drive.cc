@@ -26,6 +26,8 @@ constexpr std::size_t kSmallBytes = 64 << 10;
 constexpr unsigned kLookAround = 8;
 constexpr std::size_t kMediumBytes = 4 << 20;
 constexpr Duration kLongLook = kMillisecond;
+// Those who wait for shared memory look at sockets so often.
+constexpr Duration kNap = kMillisecond;
 
 void poll_for(std::span<pollfd> sources, Duration time) {
   const timespec left{time / kSecond, time % kSecond};
@@ -117,14 +119,17 @@ void Engine::work_until(const Operation::State& state) {
   ++helps_;
   helping_ = true;
   // The thread must not wait with timers of before.
-  if (polling_) mailbox_->wake();
+  const bool woken = polling_;
+  if (woken) mailbox_->wake();
   guarded([&] {
     std::vector<pollfd> sources;
     unsigned looks = 0;
     const Time look_until = net::monotonic_now() + time_to_look(state);
-    if (!stop_ && !failure_) turn({});
+    if (!stop_ && !failure_ && !work_in_host()) turn({});
     while (!state.ended && !stop_ && !failure_) {
-      if (net::monotonic_now() < look_until) {
+      if (work_in_host()) {
+        if (!state.ended) turn({});
+      } else if (net::monotonic_now() < look_until) {
         sched_yield();
         look(++looks % kLookAround == 0 || !is_small(state));
       } else {
@@ -134,7 +139,34 @@ void Engine::work_until(const Operation::State& state) {
       }
     }
   });
-  hand_back();
+  hand_back(woken);
+}
+
+// If all that is under way needs only shared memory, so does whoever waits for it: sockets are looked at when
+// nothing has come for a while. False: there is something else.
+bool Engine::work_in_host() {
+  take_post(false);
+  if (!strategy_ || !points_.empty() || inquiry_ || (running_.empty() && queue_.empty())) return false;
+  const auto in_host = [this](const strategy::Call& call) { return strategy_->stays_in_host(call); };
+  for (const auto& each : running_) {
+    if (!in_host(each->state->call)) return false;
+  }
+  if (!queue_.empty() && !in_host(queue_.front()->call)) return false;
+  begin_in_host();
+  if (!running_.empty() && !failure_) {
+    strategy_->work_in_host(kNap);
+    begin_collectives();
+  }
+  return true;
+}
+
+// As turn() does, but sockets only if there are announcements to be sent.
+void Engine::begin_in_host() {
+  if (mesh_->sends_pending() > 0) {
+    mesh_->progress();
+    hear();
+  }
+  begin_collectives();
 }
 
 // For the message that is waited for; now and then for everything.
@@ -155,20 +187,28 @@ void Engine::begin_now(const Operation::State& state) {
   if (!is_small(state)) return;
   ++helps_;
   helping_ = true;
-  guarded([this] { turn({}); });
+  guarded([this] {
+    take_post(false);
+    if (strategy_ && !queue_.empty() && strategy_->stays_in_host(queue_.front()->call)) {
+      begin_in_host();
+    } else {
+      turn({});
+    }
+  });
   helped_at_ = net::monotonic_now();
   helping_ = false;
   if (failure_ || resting_ || polling_) mailbox_->wake();
 }
 
 // Something left over is for the thread, at once.
-void Engine::hand_back() {
+void Engine::hand_back(bool woken) {
   const bool more = stop_ || failure_ || inquiry_ || !queue_.empty() || !running_.empty() ||
                     !points_.empty() || !suspicions_.empty();
   helped_at_ = more ? 0 : net::monotonic_now();
   helping_ = false;
-  // One that still waits for everything has the timers of before, and does not know what is unannounced.
-  if (more || resting_ || polling_) mailbox_->wake();
+  // One that still waits for everything has the timers of before, and does not know what is unannounced. Once
+  // it has been woken it looks for itself; to be woken again would mean that something is left over.
+  if (more || resting_ || (polling_ && !woken)) mailbox_->wake();
 }
 
 // Memory that there is not fails the group, not the process.

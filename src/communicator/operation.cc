@@ -16,7 +16,11 @@ Expected<void> Operation::wait() const {
   // In a fork nobody is left to end it.
   if (state_->mailbox && state_->mailbox->foreign() && !test()) return state_->mailbox->fork_error();
   if (state_->mailbox && !test()) state_->mailbox->help(*state_);
-  state_->ended.wait(false, std::memory_order_acquire);
+  if (!test()) {
+    ++state_->sleepers;
+    state_->ended.wait(false);
+    --state_->sleepers;
+  }
   return state_->outcome;
 }
 
@@ -108,8 +112,10 @@ std::optional<Error> Mailbox::closed() const {
 
 Mailbox::Post Mailbox::take(bool readable) {
   if (!news_.exchange(false) && !readable) return {};
-  std::uint64_t count = 0;
-  static_cast<void>(!::read(wake_, &count, sizeof count));
+  if (woken_.exchange(false) || readable) {
+    std::uint64_t count = 0;
+    static_cast<void>(!::read(wake_, &count, sizeof count));
+  }
   const std::lock_guard lock(mutex_);
   return std::exchange(post_, {});
 }
@@ -123,6 +129,7 @@ void Mailbox::wake() const {
   news_ = true;
   const std::uint64_t one = 1;
   static_cast<void>(!::write(wake_, &one, sizeof one));
+  woken_ = true;
 }
 
 }  // namespace passing

@@ -32,11 +32,14 @@ struct Operation::State {
   /// Once, by whoever ends it.
   void end(Expected<void> how) {
     outcome = std::move(how);
-    ended.store(true, std::memory_order_release);
-    ended.notify_all();
+    ended.store(true);
+    // Most who wait do the work themselves: the system is not asked to wake nobody. Both are sequentially
+    // consistent, so a sleeper is seen here, or sees that it has ended.
+    if (sleepers.load() != 0) ended.notify_all();
   }
 
   std::atomic<bool> ended = false;
+  std::atomic<std::uint32_t> sleepers = 0;
   Expected<void> outcome;  // once ended
 };
 
@@ -94,7 +97,8 @@ class Mailbox {
   std::mutex turns_;
   Worker* worker_ = nullptr;  // with turns_
   std::atomic<bool> attended_ = false;
-  mutable std::atomic<bool> news_ = false;  // saves a look at the descriptor
+  mutable std::atomic<bool> news_ = false;   // saves a look at the post,
+  mutable std::atomic<bool> woken_ = false;  // and at the descriptor
   mutable std::mutex mutex_;
   Post post_;
   std::uint64_t next_number_ = 0;

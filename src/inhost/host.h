@@ -89,6 +89,8 @@ class Host {
   void advance(Stage stage);
   /// Waits for one of them, or for trouble, until the deadline, which is trouble too.
   void wait(const Awaited& awaited, Time deadline);
+  /// The same for a short time, and without blame for the late.
+  void nap(const Awaited& awaited, Duration limit);
   /// For a loop of the caller's: true if he may sleep until descriptor() is readable.
   bool sleep(const Awaited& awaited);
   void report(ErrorCode code, std::uint64_t ranks, std::uint64_t piece, bool left = false);

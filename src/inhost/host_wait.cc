@@ -104,7 +104,8 @@ bool Host::spin(const Awaited& awaited) {
     return false;
   }
   if (patience_ == 0) patience_ = kLongestSpin / 2;
-  const Time end = now() + patience_;
+  const Time begin = now();
+  Time time = begin;
   do {
     for (int i = 0; i < 8; ++i) {
       if (any(awaited)) {
@@ -113,7 +114,10 @@ bool Host::spin(const Awaited& awaited) {
       }
       pause();
     }
-  } while (now() < end);
+    // Whoever is to come may be on this very core: schedulers take their time to spread processes.
+    if (time - begin > kShortestSpin) sched_yield();
+    time = now();
+  } while (time < begin + patience_);
   patience_ = std::max(patience_ / 2, kShortestSpin);
   return false;
 }
@@ -132,6 +136,14 @@ void Host::wait(const Awaited& awaited, Time deadline) {
     if (now() >= deadline) miss_the_late(awaited);
     if (trouble()) return;
   }
+}
+
+void Host::nap(const Awaited& awaited, Duration limit) {
+  if (any(awaited) || spin(awaited)) return;
+  lie_down(awaited, in_futex);
+  if (!any(awaited) && header().reporter.load() == 0)
+    futex_wait(header().rank[me_].sleep.bell, in_futex, std::clamp<Duration>(limit, 1, kFirstNap));
+  get_up();
 }
 
 bool Host::sleep(const Awaited& awaited) {

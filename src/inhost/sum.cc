@@ -27,12 +27,14 @@ bool Sum::possible(DataType type, Reduction reduction) {
 }
 
 Sum::Sum(DataType type, Reduction reduction)
-    : type_(type),
-      wide_(narrow(type) ? DataType::float32 : type),
-      reduction_(reduction),
-      tile_(kTile * size_of(wide_)),
-      operand_(narrow(type) ? tile_.size() : 0) {
+    : type_(type), wide_(narrow(type) ? DataType::float32 : type), reduction_(reduction) {
   PASSING_ASSERT(possible(type, reduction));
+}
+
+std::byte* Sum::scratch(std::unique_ptr<std::byte[]>& memory) {
+  constexpr std::size_t kWidest = 8;
+  if (!memory) memory = std::make_unique_for_overwrite<std::byte[]>(kTile * kWidest);
+  return memory.get();
 }
 
 void Sum::add_tile(std::span<const std::byte* const> sources, std::size_t first, std::size_t count,
@@ -54,16 +56,16 @@ void Sum::add_tile(std::span<const std::byte* const> sources, std::size_t first,
   // Only the last step writes to `out`: it may be a source.
   const void* sum = at(0);
   if (widen != nullptr) {
-    widen(at(0), count, tile_.data());
-    sum = tile_.data();
+    widen(at(0), count, scratch(tile_));
+    sum = scratch(tile_);
   }
   for (std::size_t i = 1; i < sources.size(); ++i) {
     const void* next = at(i);
     if (widen != nullptr) {
-      widen(at(i), count, operand_.data());
-      next = operand_.data();
+      widen(at(i), count, scratch(operand_));
+      next = scratch(operand_);
     }
-    void* to = i + 1 == sources.size() ? out : tile_.data();
+    void* to = i + 1 == sources.size() ? out : scratch(tile_);
     combine(sum, next, count, to);
     sum = to;
   }
@@ -84,8 +86,8 @@ void Sum::finish(std::span<const std::byte* const> sources, std::size_t count, s
     const std::size_t n = std::min(kTile, count - i);
     std::byte* to = static_cast<std::byte*>(out) + i * size_of(type_);
     if (wide_ != type_) {
-      add_tile(sources, i, n, tile_.data());
-      kernels.narrow[code(type_)](tile_.data(), n, by, to);
+      add_tile(sources, i, n, scratch(tile_));
+      kernels.narrow[code(type_)](scratch(tile_), n, by, to);
     } else {
       add_tile(sources, i, n, to);
       if (by != 1) kernels.divide[code(type_)](to, n, by, to);

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <vector>
 
 #include "passing/types.h"
 
@@ -25,13 +25,15 @@ class Sum {
   void finish(std::span<const std::byte* const> sources, std::size_t count, std::uint32_t divisor, void* out);
 
  private:
+  // Scratch of a tile, once it is needed.
+  static std::byte* scratch(std::unique_ptr<std::byte[]>& memory);
   void add_tile(std::span<const std::byte* const> sources, std::size_t first, std::size_t count, void* out);
 
   DataType type_;
   DataType wide_;
   Reduction reduction_;
-  std::vector<std::byte> tile_;     // what is summed so far
-  std::vector<std::byte> operand_;  // widened
+  std::unique_ptr<std::byte[]> tile_;     // what is summed so far
+  std::unique_ptr<std::byte[]> operand_;  // widened
 };
 
 }  // namespace passing::inhost

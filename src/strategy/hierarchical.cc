@@ -208,16 +208,35 @@ void Hierarchical::progress(std::span<const pollfd> /*sources*/) {
   step_all();
 }
 
-void Hierarchical::wait_on(std::vector<pollfd>& sources) {
-  if (!host_) return;
+// The first of what all of them wait for, stage by stage.
+inhost::Awaited Hierarchical::awaited() const {
   inhost::Awaited all;
   for (const Passage* each : passages_) {
     const inhost::Awaited one = each->awaited();
     for (std::size_t s = 0; s < inhost::kStages; ++s) all.least[s] = std::min(all.least[s], one.least[s]);
   }
+  return all;
+}
+
+void Hierarchical::work_in_host(Duration limit) {
+  const std::size_t before = passages_.size();
+  const Time end = inhost::now() + limit;
+  progress({});
+  while (passages_.size() == before && !host_->trouble()) {
+    if (!restless_) {
+      const Duration left = end - inhost::now();
+      if (left <= 0) return;
+      host_->nap(awaited(), left);
+    }
+    step_all();
+  }
+}
+
+void Hierarchical::wait_on(std::vector<pollfd>& sources) {
+  if (!host_) return;
   if (!restless_) {
     asleep_ = true;
-    restless_ = !host_->sleep(all);
+    restless_ = !host_->sleep(awaited());
   }
   sources.push_back({host_->descriptor(), POLLIN, 0});
 }

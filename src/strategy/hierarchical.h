@@ -49,6 +49,10 @@ class Hierarchical : public Strategy {
   void wait_on(std::vector<pollfd>& sources) override;
   void progress(std::span<const pollfd> sources) override;
   std::optional<Time> next_timer() const override;
+  bool stays_in_host(const Call& call) const override {
+    return call.signature.kind == Kind::all_reduce && host_ && !goes_across();
+  }
+  void work_in_host(Duration limit) override;
 
  protected:
   /// Whether the sums of hosts go anywhere; by default, where there are several.
@@ -59,6 +63,7 @@ class Hierarchical : public Strategy {
  private:
   class Passage;
   void step_all();
+  inhost::Awaited awaited() const;
 
   Hosts hosts_;
   std::shared_ptr<inhost::Host> host_;
