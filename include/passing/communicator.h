@@ -61,6 +61,8 @@ class PASSING_API Communicator {
   std::uint32_t local_rank() const;
   std::uint32_t local_size() const;
   const std::string& strategy() const;
+  /// Which way an all_reduce goes, and why, in one sentence: what auto chooses by.
+  std::string explain(std::size_t count, DataType type, Reduction reduction = Reduction::sum) const;
   /// "rank 3 at 10.0.0.4:41233 (host gpu4, process 4711)".
   std::string name_of(std::uint32_t rank) const;
   /// Empty, or why every call fails.

@@ -357,6 +357,13 @@ std::string part_of(const std::string& job, std::uint32_t generation, int color)
 
 }  // namespace
 
+std::string Communicator::explain(std::size_t count, DataType type, Reduction reduction) const {
+  const strategy::Signature what{
+      .kind = Kind::all_reduce, .type = type, .reduction = reduction, .count = count};
+  if (const auto& plan = impl_->engine->plan()) return plan->explain(what);
+  return fmt::format("{}: {}, as set; {} ranks", what.describe(), strategy(), size());
+}
+
 Expected<void*> Communicator::allocate(std::size_t bytes) {
   if (impl_->engine->mailbox()->foreign())
     return tl::unexpected(impl_->engine->mailbox()->fork_error().error());

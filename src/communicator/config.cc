@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
 
 #include "base/error.h"
 #include "communicator/settings.h"
@@ -15,6 +16,7 @@ namespace passing {
 namespace {
 
 constexpr std::uint32_t kMostRanks = 65535;
+constexpr double kHighestRate = 1e6;  // Gbit/s
 
 auto refuse(std::string sentence) { return fail(ErrorCode::invalid_argument, std::move(sentence)); }
 
@@ -45,6 +47,14 @@ Expected<void> check_strategy(const Config& c) {
   if (std::find(known.begin(), known.end(), strategy) == known.end()) {
     return refuse(fmt::format("strategy is '{}': must be one of {} (PASSING_STRATEGY)", strategy,
                               fmt::join(known, ", ")));
+  }
+  if (c.local_domain != "host" && c.local_domain != "rack") {
+    return refuse(
+        fmt::format("local_domain is '{}': must be host or rack (PASSING_LOCAL_DOMAIN)", c.local_domain));
+  }
+  if (c.local_domain == "rack" && c.rack.empty() && c.size > 1) {
+    return refuse(
+        "local_domain is 'rack' but rack is empty: set PASSING_RACK to the label of this host's rack");
   }
   if (const auto servers = chosen_servers(c); c.size > 1 && uses_servers(strategy)) {
     const auto empty = std::find(servers.begin(), servers.end(), "");
@@ -109,6 +119,13 @@ Expected<void> check_limits(const Config& c) {
   if (auto good = check_timeout("timeout", c.timeout, "PASSING_TIMEOUT"); !good) return good;
   if (auto good = check_timeout("create_timeout", c.create_timeout, "PASSING_CREATE_TIMEOUT"); !good)
     return good;
+  for (const auto& [name, rate, set_by] : {std::tuple{"link_rate", c.link_rate, "PASSING_LINK_RATE"},
+                                           {"switch_rate", c.switch_rate, "PASSING_SWITCH_RATE"}}) {
+    if (!(rate >= 0 && rate <= kHighestRate)) {
+      return refuse(fmt::format("{} is {} Gbit/s: must be above 0, at most {:g}, or 0 if not known ({})",
+                                name, rate, kHighestRate, set_by));
+    }
+  }
   if (c.lanes > PASSING_MAX_LANES) {
     return refuse(fmt::format("lanes is {}: must be 1 to {}, or 0 for the switch's choice (PASSING_LANES)",
                               c.lanes, PASSING_MAX_LANES));
@@ -132,8 +149,8 @@ Expected<void> Config::validate() const {
 }
 
 std::vector<std::string> strategies() {
-  return {"ring", "halving_doubling", "ring_hierarchical", "in_network", "passing",
-          "ps",   "ps_hierarchical",  "ps_sharded"};
+  return {"auto",    "ring", "halving_doubling", "ring_hierarchical", "in_network",
+          "passing", "ps",   "ps_hierarchical",  "ps_sharded"};
 }
 
 std::vector<std::string> chosen_servers(const Config& config) {
@@ -148,8 +165,7 @@ std::vector<std::string> chosen_servers(const Config& config) {
 }
 
 std::string chosen_strategy(const Config& config) {
-  if (!config.strategy.empty()) return config.strategy;
-  return config.controller.empty() || config.size > PASSING_MAX_MEMBERS ? "ring" : "in_network";
+  return config.strategy.empty() ? "auto" : config.strategy;
 }
 
 }  // namespace passing

@@ -45,6 +45,9 @@ class Engine : private Worker {
   /// Of the host, or its name.
   const std::string& host_name() const { return host_name_; }
 
+  /// Of the strategy auto.
+  const std::optional<strategy::Plan>& plan() const { return plan_; }
+
   /// Of any thread: docs/communicator.md.
   Expected<void*> allocate(std::size_t bytes);
   void free(void* data);
@@ -135,6 +138,7 @@ class Engine : private Worker {
   std::shared_ptr<Mailbox> mailbox_;
   int process_ = 0;
   std::string host_name_;
+  std::optional<strategy::Plan> plan_;
   std::uint32_t ready_ = 0;  // ranks that have all they need to begin; rank 0 counts
   bool begin_ = false;       // they all have
 

@@ -69,10 +69,25 @@ Expected<std::vector<Introduction>> check(const Introduction& own, const std::ve
                   {static_cast<std::uint16_t>(r)});
     }
     if (other->strategy != own.strategy) return differ("strategy", other->strategy, own.strategy);
+    if (other->local_domain != own.local_domain)
+      return differ("local_domain", other->local_domain, own.local_domain);
     if (other->lanes != own.lanes) return differ("lanes", other->lanes, own.lanes);
+    if (own.strategy == "auto" && other->switch_rate != own.switch_rate)
+      return differ("switch_rate", other->switch_rate, own.switch_rate);
+    if (own.strategy == "auto" && other->has_switch != own.has_switch)
+      return differ("a controller:", other->has_switch, own.has_switch);
     all.push_back(std::move(*other));
   }
   return all;
+}
+
+// In Gbit/s, of those that know theirs.
+double slowest_link(const std::vector<Introduction>& all) {
+  double slowest = 0;
+  for (const Introduction& each : all) {
+    if (each.link_rate > 0 && (slowest == 0 || each.link_rate < slowest)) slowest = each.link_rate;
+  }
+  return slowest > 0 ? slowest : strategy::Plan{}.link_rate;
 }
 
 // All hosts, and this rank's place in them.
@@ -94,6 +109,35 @@ Expected<strategy::Hosts> hosts_of(const std::vector<inhost::Place>& places, std
   return hosts;
 }
 
+// All racks, and the place of this rank's host in them. Ranks of a host are in the same.
+Expected<strategy::Racks> racks_of(const strategy::Hosts& hosts, const std::vector<Introduction>& all) {
+  strategy::Racks racks;
+  std::vector<std::string> labels;
+  for (std::uint32_t h = 0; h < hosts.size(); ++h) {
+    const Introduction& first = all[hosts.ranks[h][0]];
+    for (const std::uint32_t rank : hosts.ranks[h]) {
+      if (all[rank].rack == first.rack) continue;
+      return fail(ErrorCode::disagreement,
+                  fmt::format("{} and {} share a host, but their racks are '{}' and '{}': give them the same "
+                              "PASSING_RACK",
+                              first.name(), all[rank].name(), first.rack, all[rank].rack),
+                  {static_cast<std::uint16_t>(first.rank), static_cast<std::uint16_t>(rank)});
+    }
+    const auto found = std::find(labels.begin(), labels.end(), first.rack);
+    const auto index = static_cast<std::size_t>(found - labels.begin());
+    if (found == labels.end()) {
+      labels.push_back(first.rack);
+      racks.hosts.emplace_back();
+    }
+    if (h == hosts.own) {
+      racks.own = static_cast<std::uint32_t>(index);
+      racks.position = static_cast<std::uint32_t>(racks.hosts[index].size());
+    }
+    racks.hosts[index].push_back(h);
+  }
+  return racks;
+}
+
 }  // namespace
 
 // Finds the others.
@@ -102,10 +146,13 @@ Expected<void> Engine::meet() {
   Introduction own{.version = PASSING_VERSION_STRING,
                    .strategy = config_.strategy,
                    .host = host_name_,
+                   .rack = config_.rack,
+                   .local_domain = config_.local_domain,
                    .process = static_cast<std::uint32_t>(getpid()),
                    .rank = config_.rank,
                    .size = config_.size,
-                   .lanes = config_.lanes};
+                   .lanes = config_.lanes,
+                   .has_switch = !config_.controller.empty()};
   ground_.rank = config_.rank;
   ground_.size = config_.size;
   const auto servers = chosen_servers(config_);
@@ -126,6 +173,8 @@ Expected<void> Engine::meet() {
   mesh_ = std::move(*mesh);
   ground_.mesh = mesh_.get();
   own.address = net::to_string(mesh_->address());
+  own.link_rate = config_.link_rate > 0 ? config_.link_rate : net::link_rate(mesh_->address());
+  if (config_.switch_rate > 0) own.switch_rate = config_.switch_rate;
   std::optional<inhost::Door> door;
   if (strategy::shares_memory(config_.strategy)) {
     auto opened = inhost::Door::open();
@@ -157,11 +206,26 @@ Expected<void> Engine::meet() {
                         .host = nullptr,
                         .servers = servers,
                         .address = own.address,
+                        .racks = {},
+                        .plan = {},
                         .group = group};
   if (door || strategy::needs_hosts(config_.strategy)) {
     auto hosts = hosts_of(places, config_.rank);
     if (!hosts) return tl::unexpected(hosts.error());
     setup.hosts = std::move(*hosts);
+    if (config_.local_domain == "rack") {
+      auto racks = racks_of(setup.hosts, *all);
+      if (!racks) return tl::unexpected(racks.error());
+      setup.racks = std::move(*racks);
+    }
+  }
+  if (config_.strategy == "auto") {
+    plan_ = strategy::Plan{.hosts = setup.hosts.size(),
+                           .ranks = config_.size,
+                           .has_switch = all->front().has_switch,
+                           .link_rate = slowest_link(*all),
+                           .switch_rate = all->front().switch_rate};
+    setup.plan = plan_;
   }
   if (door) {
     auto shared = share_memory(*door, setup.hosts, places, group);

@@ -31,31 +31,23 @@ std::optional<Control> Control::decode(const std::string& data) {
 }
 
 std::string Introduction::encode() const {
-  return Writer()
-      .put(version)
-      .put(strategy)
-      .put(host)
-      .put(address)
-      .put(place)
-      .put(process)
-      .put(rank)
-      .put(size)
-      .put(lanes)
-      .take();
+  Writer out;
+  out.put(version).put(strategy).put(host).put(address).put(place).put(rack).put(local_domain);
+  out.put(process).put(rank).put(size).put(lanes).put(link_rate).put(switch_rate).put(has_switch);
+  return out.take();
 }
 
 std::optional<Introduction> Introduction::decode(const std::string& data) {
   Introduction i;
   Reader in(data);
-  in.get(i.version)
-      .get(i.strategy)
-      .get(i.host)
-      .get(i.address)
-      .get(i.place)
-      .get(i.process)
+  in.get(i.version).get(i.strategy).get(i.host).get(i.address).get(i.place).get(i.rack).get(i.local_domain);
+  in.get(i.process)
       .get(i.rank)
       .get(i.size)
-      .get(i.lanes);
+      .get(i.lanes)
+      .get(i.link_rate)
+      .get(i.switch_rate)
+      .get(i.has_switch);
   return in.whole() ? std::optional(std::move(i)) : std::nullopt;
 }
 

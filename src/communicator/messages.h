@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "strategy/call.h"
+#include "strategy/plan.h"
 
 namespace passing {
 
@@ -37,10 +38,15 @@ struct Introduction {
   std::string host;
   std::string address;  ///< of its mesh: IP:PORT
   std::string place;    ///< an inhost::Place
+  std::string rack;
+  std::string local_domain;
   std::uint32_t process = 0;
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
   std::uint32_t lanes = 0;
+  double link_rate = 0;  ///< Gbit/s; 0: it does not know
+  double switch_rate = strategy::Plan{}.switch_rate;
+  bool has_switch = false;
 
   std::string encode() const;
   static std::optional<Introduction> decode(const std::string& data);

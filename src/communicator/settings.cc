@@ -28,6 +28,13 @@ Expected<void> bytes(Config& config, const char* name, const char* value) {
               fmt::format("{} is '{}': must be a whole number of bytes", name, value));
 }
 
+template <double Config::*field>
+Expected<void> rate(Config& config, const char* name, const char* value) {
+  if (parse_number(value, config.*field)) return {};
+  return fail(ErrorCode::invalid_argument,
+              fmt::format("{} is '{}': must be a number of Gbit/s", name, value));
+}
+
 template <std::uint32_t Config::*field>
 Expected<void> number(Config& config, const char* name, const char* value) {
   std::uint32_t parsed = 0;
@@ -64,6 +71,8 @@ constexpr Setting kSettings[] = {
     {"local_size", number<&Config::local_size>},
     {"job", text<&Config::job>},
     {"host", text<&Config::host>},
+    {"rack", text<&Config::rack>},
+    {"local_domain", text<&Config::local_domain>},
     {"address", text<&Config::address>},
     {"strategy", text<&Config::strategy>},
     {"directory", text<&Config::directory>},
@@ -75,6 +84,8 @@ constexpr Setting kSettings[] = {
     {"slots", number<&Config::slots>},
     {"servers", text<&Config::servers>},
     {"shared_bytes", bytes<&Config::shared_bytes>},
+    {"link_rate", rate<&Config::link_rate>},
+    {"switch_rate", rate<&Config::switch_rate>},
 };
 
 tl::unexpected<Error> unknown_setting(const char* name) {

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include "base/thread.h"
 
@@ -149,6 +150,27 @@ Address to_protocol(const SocketAddress& address) {
     std::memcpy(result.ip.data() + 12, &reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_addr, 4);
   }
   return result;
+}
+
+double link_rate(const SocketAddress& local) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return 0;
+  std::string interface;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != local.family()) continue;
+    const bool six = local.family() == AF_INET6;
+    const auto* ours = local.get();
+    const bool same =
+        six ? std::memcmp(&reinterpret_cast<const sockaddr_in6*>(each->ifa_addr)->sin6_addr,
+                          &reinterpret_cast<const sockaddr_in6*>(ours)->sin6_addr, sizeof(in6_addr)) == 0
+            : std::memcmp(&reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr,
+                          &reinterpret_cast<const sockaddr_in*>(ours)->sin_addr, sizeof(in_addr)) == 0;
+    if (same) interface = each->ifa_name;
+  }
+  freeifaddrs(list);
+  double megabits = 0;
+  std::ifstream("/sys/class/net/" + interface + "/speed") >> megabits;
+  return megabits > 0 ? megabits / 1000 : 0;
 }
 
 }  // namespace passing::net

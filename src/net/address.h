@@ -38,4 +38,7 @@ Expected<SocketAddress> own_address(const std::string& wanted, const std::string
 
 Address to_protocol(const SocketAddress& address);
 
+/// Of the interface with this address, in Gbit/s, as it says itself; 0: it does not.
+double link_rate(const SocketAddress& local);
+
 }  // namespace passing::net

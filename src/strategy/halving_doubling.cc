@@ -27,7 +27,7 @@ constexpr std::size_t kWholeBytes = 8 << 10;
 
 class HalvingDoubling : public Strategy {
  public:
-  Task all_reduce(Context& context, const Call& call) override;
+  Task all_reduce(Context& context, const Call& call) override { return doubling_all_reduce(context, call); }
 };
 
 void send_range(Context& context, std::uint32_t to, const std::byte* data, std::size_t width,
@@ -109,9 +109,7 @@ Task doubling_all_gather(Context& context, const Call& call) {
   for (Transit& each : going) co_await each;
 }
 
-namespace {
-
-Task HalvingDoubling::all_reduce(Context& context, const Call& call) {
+Task doubling_all_reduce(Context& context, const Call& call) {
   const std::uint32_t size = context.size();
   const std::uint32_t rank = context.rank();
   const std::uint32_t cube = std::bit_floor(size);
@@ -189,8 +187,6 @@ Task HalvingDoubling::all_reduce(Context& context, const Call& call) {
   if (paired) send_range(context, rank - 1, output, width, whole, going);
   for (Transit& each : going) co_await each;
 }
-
-}  // namespace
 
 std::unique_ptr<Strategy> make_halving_doubling() { return std::make_unique<HalvingDoubling>(); }
 

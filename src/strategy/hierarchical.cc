@@ -45,8 +45,10 @@ class Hierarchical::Passage {
   Passage(const Passage&) = delete;
   Passage& operator=(const Passage&) = delete;
 
-  /// A round of everything that can be done now. False: nothing could.
-  bool step();
+  /// A round of everything that can be done now; legs only if those of earlier calls are all on their way, so
+  /// that they begin in the same order on all hosts. False: nothing could.
+  bool step(bool may_launch);
+  bool launched() const { return launched_ == stripe_.count; }
   bool done() const { return (!in_host_ || in_host_->done()) && published_ == stripe_.count; }
   /// What it waits for of neighbours.
   inhost::Awaited awaited() const {
@@ -106,11 +108,11 @@ class Hierarchical::Passage {
   std::coroutine_handle<> waiter_;
 };
 
-bool Hierarchical::Passage::step() {
+bool Hierarchical::Passage::step(bool may_launch) {
   if (across_ == nullptr) return in_host_->progress();
   bool moved = in_host_ && in_host_->give();
   moved = sum() || moved;
-  moved = launch() || moved;
+  if (may_launch) moved = launch() || moved;
   moved = publish() || moved;
   return (in_host_ && in_host_->take()) || moved;
 }
@@ -187,9 +189,11 @@ Task Hierarchical::all_reduce(Context& context, const Call& call) {
 // A round for each, so that what they have to send goes out between two pieces of a large tensor.
 void Hierarchical::step_all() {
   restless_ = false;
+  bool may_launch = true;
   for (auto each = passages_.begin(); each != passages_.end();) {
     Passage& passage = **each;
-    if (passage.step()) restless_ = true;
+    if (passage.step(may_launch)) restless_ = true;
+    may_launch = may_launch && passage.launched();
     if (!passage.done()) {
       ++each;
       continue;

@@ -7,14 +7,15 @@
 
 #include "net/limits.h"
 #include "strategy/hierarchical.h"
-#include "strategy/ring_of_hosts.h"
+#include "strategy/host_to_host.h"
+#include "strategy/rack.h"
 #include "strategy/uplink.h"
 #include "wire/wire.h"
 
 namespace passing::strategy {
 namespace {
 
-constexpr std::size_t kBlock = 2112;
+constexpr std::size_t kBlock = PASSING_BLOCK_ELEMENTS;
 // Results come back by the leg, so it is short; several are on the way, so that the window stays full.
 constexpr std::size_t kLegBlocks = 16;
 constexpr std::size_t kLegs = 64;
@@ -25,8 +26,8 @@ constexpr std::uint32_t kSlots = 256;
 class SwitchAcross : public Across {
  public:
   /// Ranks beyond the lanes have no uplink.
-  SwitchAcross(std::unique_ptr<Uplink> uplink, std::uint32_t ranks, std::uint32_t lanes, bool alone)
-      : uplink_(std::move(uplink)), ranks_(ranks), lanes_(lanes), alone_(alone) {}
+  SwitchAcross(Uplink* uplink, std::uint32_t ranks, std::uint32_t lanes, bool alone)
+      : uplink_(uplink), ranks_(ranks), lanes_(lanes), alone_(alone) {}
 
   std::uint32_t owners(const Call& call) const override {
     return static_cast<std::uint32_t>(std::clamp<std::size_t>(call.bytes() / kStripeBytes, 1, lanes_));
@@ -47,10 +48,9 @@ class SwitchAcross : public Across {
                          // Ranks first ask each other who is missing.
                          .deadline = call.deadline + kSecond});
   }
-  Uplink* uplink() const { return uplink_.get(); }
 
  private:
-  std::unique_ptr<Uplink> uplink_;
+  Uplink* uplink_;
   std::uint32_t ranks_;  // of the group: what an average divides by
   std::uint32_t lanes_;
   bool alone_;
@@ -60,49 +60,67 @@ class Passing : public Hierarchical {
  public:
   Passing(const Setup& setup, std::unique_ptr<Uplink> uplink, std::uint32_t lanes)
       : Hierarchical(setup.hosts, setup.host),
-        switch_(std::move(uplink), setup.config.size, lanes, setup.hosts.most() == 1),
+        plan_(setup.plan),
+        uplink_(std::move(uplink)),
+        switch_(uplink_.get(), setup.config.size, lanes, setup.hosts.most() == 1),
         // What the switch cannot sum goes from host to host, by one rank of each.
-        ring_(setup.hosts, setup.config.size, 1) {}
+        ring_(setup.hosts, setup.config.size, setup.plan ? lanes : 1),
+        doubling_(setup.hosts, setup.config.size) {
+    if (setup.racks) rack_.emplace(setup.hosts, *setup.racks, uplink_.get(), setup.config.size, lanes);
+  }
 
-  bool has_sources() const override { return Hierarchical::has_sources() || switch_.uplink() != nullptr; }
+  bool has_sources() const override { return Hierarchical::has_sources() || uplink_ != nullptr; }
   void wait_on(std::vector<pollfd>& sources) override {
     const std::size_t before = sources.size();
-    if (Uplink* uplink = switch_.uplink()) uplink->wait_on(sources);
+    if (uplink_) uplink_->wait_on(sources);
     uplink_sources_ = sources.size() - before;
     Hierarchical::wait_on(sources);
   }
   void progress(std::span<const pollfd> sources) override;
   std::optional<Time> next_timer() const override;
   Duration verdict(const Call& call) const override {
-    return hosts().size() > 1 && Uplink::takes(call.signature) ? 7 * kSecond : 0;
+    return hosts().size() > 1 && way_of(call) == Way::network ? 7 * kSecond : 0;
   }
   void leave() override {
-    if (Uplink* uplink = switch_.uplink()) uplink->leave();
+    if (uplink_) uplink_->leave();
   }
   void abandon(const Error& reason) override {
-    if (Uplink* uplink = switch_.uplink()) uplink->abandon(reason);
+    if (uplink_) uplink_->abandon(reason);
   }
 
  private:
+  Way way_of(const Call& call) const {
+    if (plan_) return plan_->choose(call.signature);
+    return Uplink::takes(call.signature) ? Way::network : Way::ring;
+  }
   Across& across(const Call& call) override {
-    if (Uplink::takes(call.signature)) return switch_;
-    return ring_;
+    switch (way_of(call)) {
+      case Way::network:
+        if (rack_) return *rack_;
+        return switch_;
+      case Way::doubling: return doubling_;
+      default: return ring_;
+    }
   }
 
+  std::optional<Plan> plan_;        // none: always the switch
+  std::unique_ptr<Uplink> uplink_;  // only for those that own a part
+  std::optional<RackAcross> rack_;  // before the switch
   SwitchAcross switch_;
   RingOfHosts ring_;
+  DoublingOfHosts doubling_;
   std::size_t uplink_sources_ = 0;
 };
 
 void Passing::progress(std::span<const pollfd> sources) {
   Hierarchical::progress(sources);
-  if (Uplink* uplink = switch_.uplink())
+  if (Uplink* uplink = uplink_.get())
     uplink->progress(sources.first(std::min(sources.size(), uplink_sources_)));
 }
 
 std::optional<Time> Passing::next_timer() const {
   const auto own = Hierarchical::next_timer();
-  const auto theirs = switch_.uplink() != nullptr ? switch_.uplink()->next_timer() : std::nullopt;
+  const auto theirs = uplink_ ? uplink_->next_timer() : std::nullopt;
   if (!own || !theirs) return own ? own : theirs;
   return std::min(*own, *theirs);
 }
@@ -110,10 +128,10 @@ std::optional<Time> Passing::next_timer() const {
 Expected<void> check(const Setup& setup) {
   if (setup.config.controller.empty()) {
     return fail(ErrorCode::invalid_argument,
-                fmt::format("strategy is 'passing' and there are {} hosts, but controller is empty: set "
+                fmt::format("strategy is '{}' and there are {} hosts, but controller is empty: set "
                             "PASSING_CONTROLLER to HOST:PORT of the switch, or PASSING_STRATEGY to "
                             "ring_hierarchical",
-                            setup.hosts.size()));
+                            setup.config.strategy, setup.hosts.size()));
   }
   if (setup.config.token.size() < net::kShortestToken) {
     return fail(
@@ -131,32 +149,45 @@ Expected<void> check(const Setup& setup) {
   return {};
 }
 
+// The lane of this rank: with the same rank of all other hosts, or, by racks, with the host in the same place
+// of each. None: there is one rack, or its hosts in other places do it.
+Expected<std::unique_ptr<Uplink>> join(const Setup& setup, std::uint32_t lanes) {
+  const Hosts& hosts = setup.hosts;
+  const bool alone = hosts.most() == 1;
+  const auto& racks = setup.racks;
+  if (racks && (racks->size() == 1 || racks->position >= racks->fewest())) return nullptr;
+  if (auto good = check(setup); !good) return tl::unexpected(good.error());
+  const auto ranks = racks ? racks->column(hosts, racks->position, hosts.index) : hosts.row(hosts.index);
+  net::Member::Options options = member_options(setup);
+  options.size = static_cast<std::uint32_t>(ranks.size());
+  options.rank = racks ? racks->own : hosts.own;
+  if (!alone) options.job += fmt::format(".lane{}", hosts.index);
+  if (racks) options.job += fmt::format(".place{}", racks->position);
+  if (!alone || racks) {
+    options.lanes = 1;
+    if (options.slots == 0) options.slots = std::bit_floor(kSlots / lanes);
+  }
+  options.names.clear();
+  for (const std::uint32_t rank : ranks) options.names.push_back(setup.names[rank]);
+  return Uplink::join(options, ranks);
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<Strategy>> make_passing(const Setup& setup) {
   const Hosts& hosts = setup.hosts;
   std::unique_ptr<Uplink> uplink;
   std::uint32_t lanes = 1;
-  if (hosts.size() > 1) {
-    if (auto good = check(setup); !good) return tl::unexpected(good.error());
-    net::Member::Options options = member_options(setup);
-    options.size = static_cast<std::uint32_t>(hosts.size());
-    options.rank = hosts.own;
-    if (hosts.most() > 1) {
-      const auto chosen = lanes_of(setup);
-      if (!chosen) return tl::unexpected(chosen.error());
-      lanes = *chosen;
-      options.job = fmt::format("{}.lane{}", setup.config.job, hosts.index);
-      options.lanes = 1;
-      if (options.slots == 0) options.slots = std::bit_floor(kSlots / lanes);
-    }
-    if (hosts.index < lanes) {
-      options.names.clear();
-      for (const std::uint32_t rank : hosts.row(hosts.index)) options.names.push_back(setup.names[rank]);
-      auto joined = Uplink::join(options, hosts.row(hosts.index));
-      if (!joined) return tl::unexpected(joined.error());
-      uplink = std::move(*joined);
-    }
+  const bool alone = hosts.most() == 1;
+  if (!alone) {
+    const auto chosen = lanes_of(setup);
+    if (!chosen) return tl::unexpected(chosen.error());
+    lanes = *chosen;
+  }
+  if (hosts.size() > 1 && hosts.index < lanes && (!setup.plan || setup.plan->uses_switch())) {
+    auto joined = join(setup, lanes);
+    if (!joined) return tl::unexpected(joined.error());
+    uplink = std::move(*joined);
   }
   return std::make_unique<Passing>(setup, std::move(uplink), lanes);
 }

@@ -14,6 +14,7 @@
 #include "passing/config.h"
 #include "strategy/context.h"
 #include "strategy/hosts.h"
+#include "strategy/plan.h"
 #include "strategy/task.h"
 
 namespace passing::inhost {
@@ -63,6 +64,8 @@ struct Setup {
   std::shared_ptr<inhost::Host> host;  ///< what this rank shares with its neighbours, if it has any
   std::vector<std::string> servers;    ///< HOST:PORT of each
   std::string address;                 ///< of this rank's mesh
+  std::optional<Racks> racks;          ///< where the local domain is a rack
+  std::optional<Plan> plan;            ///< of auto
   std::uint64_t group = 0;             ///< what a mesh of this group must know
 };
 
@@ -77,7 +80,7 @@ std::unique_ptr<Strategy> make_halving_doubling();
 Expected<std::unique_ptr<Strategy>> make_in_network(const Setup& setup);
 /// In the host, then a ring of hosts.
 Expected<std::unique_ptr<Strategy>> make_ring_hierarchical(const Setup& setup);
-/// In the host, then the switch.
+/// In the host, then the switch; auto: then the way that its plan chooses.
 Expected<std::unique_ptr<Strategy>> make_passing(const Setup& setup);
 /// With servers of its own; hierarchical: one push and pull per host.
 Expected<std::unique_ptr<Strategy>> make_ps(const Setup& setup);
@@ -89,6 +92,8 @@ std::unique_ptr<Strategy> make_ps_sharded(const Setup& setup);
 /// its place already.
 Task halving_reduce_scatter(Context& context, const Call& call);
 Task doubling_all_gather(Context& context, const Call& call);
+/// All of it, for any number of ranks.
+Task doubling_all_reduce(Context& context, const Call& call);
 /// The ring, for strategies that leave some reductions to it.
 Task ring_all_reduce(Context& context, const Call& call, std::uint32_t channel = 0);
 

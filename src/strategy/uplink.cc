@@ -44,11 +44,21 @@ Task Uplink::sum(Context& context, const Signature& what, endpoint::Operation op
     context.problem(of_ranks(number.error(), ranks_));
     co_await std::suspend_always();
   }
+  unsent_ = true;
   Sum sum{*this, context, *number};
   co_await sum;
 }
 
+void Uplink::call_next() {
+  const auto next = queue_.find(++turn_);
+  if (next == queue_.end()) return;
+  const auto [context, waiter] = next->second;
+  queue_.erase(next);
+  context->resume(waiter);
+}
+
 void Uplink::progress(std::span<const pollfd> sources) {
+  unsent_ = false;
   member_->progress(sources);
   while (auto done = member_->next_completion()) {
     const auto found = sums_.find(done->number);

@@ -28,9 +28,27 @@ class Uplink {
   /// Submits the operation at once, in the order of these calls; its type and reduction are `what`'s.
   Task sum(Context& context, const Signature& what, endpoint::Operation operation);
 
+  /// All members must submit in the same order. Those who have to wait for something first take a number,
+  /// wait for their turn, submit, and call the next.
+  std::uint64_t take_number() { return next_number_++; }
+  auto turn(Context& context, std::uint64_t number) {
+    struct Turn {
+      Uplink& owner;
+      Context& context;
+      std::uint64_t number;
+      bool await_ready() const { return owner.turn_ == number; }
+      void await_suspend(std::coroutine_handle<> who) { owner.queue_.insert({number, {&context, who}}); }
+      void await_resume() const {}
+    };
+    return Turn{*this, context, number};
+  }
+  void call_next();
+
   void wait_on(std::vector<pollfd>& sources) const { member_->wait_on(sources); }
   void progress(std::span<const pollfd> sources);
-  std::optional<Time> next_timer() const { return member_->next_timer(); }
+  std::optional<Time> next_timer() const {
+    return unsent_ ? std::optional<Time>(0) : member_->next_timer();
+  }
   void leave();
   void abandon(const Error& reason);
 
@@ -56,7 +74,11 @@ class Uplink {
   std::unique_ptr<net::Member> member_;
   std::vector<std::uint32_t> ranks_;
   std::unordered_map<std::uint64_t, Sum*> sums_;
+  std::uint64_t next_number_ = 0;
+  std::uint64_t turn_ = 0;
+  std::unordered_map<std::uint64_t, std::pair<Context*, std::coroutine_handle<>>> queue_;  // by number
   bool failed_ = false;
+  bool unsent_ = false;  // something has been submitted since the last progress()
 };
 
 /// The settings that all members of a communicator have in common.

@@ -85,10 +85,13 @@ World::World(const std::string& strategy, std::uint32_t size, const std::functio
     : ranks_(size) {
   static std::atomic<int> worlds = 0;
   const int number = worlds++;
-  if (strategy == "in_network" || strategy == "passing") switch_ = std::make_unique<LocalSwitch>();
+  if (strategy == "in_network" || strategy == "passing" || strategy == "auto")
+    switch_ = std::make_unique<LocalSwitch>();
   if (strategy == "ps" || strategy == "ps_hierarchical") servers_ = std::make_unique<LocalServers>(2);
-  const std::uint32_t per_host =
-      strategy.starts_with("ps_") || strategy == "passing" || strategy == "ring_hierarchical" ? 2 : 1;
+  const std::uint32_t per_host = strategy.starts_with("ps_") || strategy == "passing" ||
+                                         strategy == "ring_hierarchical" || strategy == "auto"
+                                     ? 2
+                                     : 1;
   Table table(size);
   parallel(size, [&](std::uint32_t rank) {
     Config config;
@@ -105,6 +108,7 @@ World::World(const std::string& strategy, std::uint32_t size, const std::functio
       config.token = "a token for tests";
     }
     if (servers_) config.servers = servers_->addresses();
+    config.link_rate = 1;  // so that auto goes every way
     if (change) change(config);
     auto made = Communicator::create(config);
     ASSERT_TRUE(made) << made.error().message;

@@ -53,8 +53,9 @@ TEST(CApi, SettingsAreCheckedByName) {
   EXPECT_EQ(set("timeout", "0.25"), PASSING_OK);
   expect_refused(
       set("ranks", "1"),
-      "unknown setting 'ranks'; there are rank, size, local_rank, local_size, job, host, address, strategy, "
-      "directory, controller, token, timeout, create_timeout, lanes, slots, servers");
+      "unknown setting 'ranks'; there are rank, size, local_rank, local_size, job, host, rack, "
+      "local_domain, address, strategy, directory, controller, token, timeout, create_timeout, lanes, slots, "
+      "servers, shared_bytes, link_rate, switch_rate");
   for (const char* bad : {"", "x", "-1", "1.5", "4294967296", "1 ", " 1", "0x1"}) {
     expect_refused(set("size", bad),
                    "size is '" + std::string(bad) + "': must be a whole number from 0 to 4294967295");

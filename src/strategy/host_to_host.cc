@@ -1,9 +1,9 @@
-// Sums in the host, then a ring of hosts for every stripe: the best that can be done without a switch.
+#include "strategy/host_to_host.h"
+
 #include <algorithm>
 
-#include "strategy/hierarchical.h"
 #include "strategy/reduce.h"
-#include "strategy/ring_of_hosts.h"
+#include "wire/wire.h"
 
 namespace passing::strategy {
 namespace {
@@ -12,7 +12,6 @@ namespace {
 constexpr std::size_t kSegmentBytes = 256 << 10;
 // A stripe shorter than this is not worth a rank of its own.
 constexpr std::size_t kStripeBytes = 1 << 20;
-constexpr std::size_t kBlock = 2112;
 // Each leg under way has a channel of its own.
 constexpr std::size_t kLegs = 8;
 
@@ -28,20 +27,7 @@ class RingHierarchical : public Hierarchical {
 
 }  // namespace
 
-std::uint32_t RingOfHosts::owners(const Call& call) const {
-  return static_cast<std::uint32_t>(std::clamp<std::size_t>(call.bytes() / kStripeBytes, 1, lanes_));
-}
-
-std::size_t RingOfHosts::leg(const Call& call) const {
-  // Alone in every host there is nothing to overlap with: the plain ring.
-  if (hosts_.most() == 1) return call.signature.count;
-  const std::size_t width = std::max<std::size_t>(size_of(call.signature.type), 4);
-  return std::max<std::size_t>(1, hosts_.size() * kSegmentBytes / width / kBlock) * kBlock;
-}
-
-std::size_t RingOfHosts::legs_at_once() const { return kLegs; }
-
-Task RingOfHosts::carry(Context& context, const Call& call, const Leg& leg) {
+Task HostToHost::carry(Context& context, const Call& call, const Leg& leg) {
   const Signature& what = call.signature;
   const inhost::Sum sum(what.type, what.reduction);
   if (leg.first == 0) context.narrow(hosts_.row(hosts_.index));
@@ -52,10 +38,23 @@ Task RingOfHosts::carry(Context& context, const Call& call, const Leg& leg) {
                      .count = leg.count};
   inner.input = leg.sums;
   inner.output = sum.wide() == what.type ? leg.results : const_cast<void*>(leg.sums);
-  const auto channel = static_cast<std::uint32_t>(leg.first / this->leg(call) % kLegs);
-  co_await ring_all_reduce(context, inner, channel);
+  co_await reduce(context, inner, static_cast<std::uint32_t>(leg.first / this->leg(call) % kLegs));
   finish_host_sums(what.type, what.reduction, ranks_, inner.output, leg.count, leg.results);
 }
+
+std::uint32_t RingOfHosts::owners(const Call& call) const {
+  return static_cast<std::uint32_t>(std::clamp<std::size_t>(call.bytes() / kStripeBytes, 1, lanes_));
+}
+
+std::size_t RingOfHosts::leg(const Call& call) const {
+  // Alone in every host there is nothing to overlap with: the plain ring.
+  if (hosts().most() == 1) return call.signature.count;
+  const std::size_t width = std::max<std::size_t>(size_of(call.signature.type), sizeof(float));
+  constexpr std::size_t kBlock = PASSING_BLOCK_ELEMENTS;
+  return std::max<std::size_t>(1, hosts().size() * kSegmentBytes / width / kBlock) * kBlock;
+}
+
+std::size_t RingOfHosts::legs_at_once() const { return kLegs; }
 
 Expected<std::unique_ptr<Strategy>> make_ring_hierarchical(const Setup& setup) {
   const auto lanes = lanes_of(setup);

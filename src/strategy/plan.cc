@@ -1,0 +1,105 @@
+#include "strategy/plan.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "strategy/reduce.h"
+
+namespace passing::strategy {
+namespace {
+
+// A message between two hosts, from the call of a send to the return of its recv.
+constexpr double kStep = 30e-6;
+// A tensor's first result from the switch: its scale goes first.
+constexpr double kRoundTrips = 150e-6;
+// Headers: 1448 of 1514 bytes are TCP's payload, 1408 of 1490 ours.
+constexpr double kMesh = 1514.0 / 1448;
+constexpr double kSwitch = 1490.0 / 1408;
+// Sums in the host, in bits per second, where nothing overlaps with them.
+constexpr double kInHost = 16e9;
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+bool is_narrow(DataType type) { return type == DataType::float16 || type == DataType::bfloat16; }
+
+const char* name_of(Way way) {
+  switch (way) {
+    case Way::in_host: return "in the host";
+    case Way::network: return "passing";
+    case Way::ring: return "ring_hierarchical";
+    case Way::doubling: return "halving and doubling among hosts";
+  }
+  return "?";
+}
+
+}  // namespace
+
+double Plan::seconds(Way way, const Signature& what) const {
+  // Sums of narrow floats travel as float32, to the switch as int32.
+  const std::size_t width = is_narrow(what.type) ? sizeof(float) : size_of(what.type);
+  const auto bits = 8.0 * static_cast<double>(what.count * width);
+  const auto all = static_cast<double>(hosts);
+  const double link = link_rate * 1e9;
+  const double steps = std::ceil(std::log2(all));
+  const double twice = 2 * (all - 1) / all * bits * kMesh / link;
+  switch (way) {
+    case Way::in_host: return hosts == 1 ? 0 : kNever;
+    case Way::network: {
+      if (hosts == 1 || !has_switch || route(what.type, what.reduction) != Route::network) return kNever;
+      // Behind one NIC, or one processor, it takes in what all hosts send: a parameter server's incast.
+      // Narrow floats travel as int32.
+      const double rate = std::min(link, switch_rate * 1e9 / all);
+      return kRoundTrips + bits * kSwitch / rate;
+    }
+    case Way::ring: return hosts == 1 ? kNever : 2 * (all - 1) * kStep + twice;
+    case Way::doubling: {
+      if (hosts == 1) return kNever;
+      const bool cube = std::has_single_bit(hosts);
+      // Hosts beyond a power of two give and get everything.
+      const double extra = cube ? 0 : 2 * bits * kMesh / link + 2 * kStep;
+      return 2 * steps * kStep + twice + extra + bits / kInHost;
+    }
+  }
+  return kNever;
+}
+
+Way Plan::choose(const Signature& what) const {
+  Way best = Way::in_host;
+  for (const Way way : {Way::network, Way::ring, Way::doubling}) {
+    if (seconds(way, what) < seconds(best, what)) best = way;
+  }
+  return best;
+}
+
+bool Plan::uses_switch() const {
+  for (std::uint64_t count = 1; count <= std::uint64_t{1} << 30; count *= 2) {
+    if (choose({.kind = Kind::all_reduce,
+                .type = DataType::float32,
+                .reduction = Reduction::sum,
+                .count = count}) == Way::network)
+      return true;
+  }
+  return false;
+}
+
+std::string Plan::explain(const Signature& what) const {
+  const Way chosen = choose(what);
+  std::string text =
+      fmt::format("{}: {}; {} ranks on {} hosts", what.describe(), name_of(chosen), ranks, hosts);
+  if (chosen == Way::in_host) return text + ", which need no network";
+  text += fmt::format(
+      ", links of {:g} Gbit/s, {}", link_rate,
+      has_switch ? fmt::format("a switch that takes in {:g} Gbit/s in all", switch_rate) : "no switch");
+  for (const Way way : {Way::network, Way::ring, Way::doubling}) {
+    const double time = seconds(way, what);
+    if (time == kNever) continue;
+    text += fmt::format("; {} takes at least {:.3g} ms", name_of(way), time * 1e3);
+  }
+  if (has_switch && route(what.type, what.reduction) != Route::network)
+    text += fmt::format("; the switch cannot do a {} of {}", to_string(what.reduction), to_string(what.type));
+  return text;
+}
+
+}  // namespace passing::strategy

@@ -1,0 +1,82 @@
+// What auto chooses: docs/collectives.md, "auto".
+#include "strategy/plan.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace passing::strategy {
+namespace {
+
+Signature tensor(std::uint64_t bytes, DataType type = DataType::float32,
+                 Reduction reduction = Reduction::sum) {
+  return {.kind = Kind::all_reduce, .type = type, .reduction = reduction, .count = bytes / size_of(type)};
+}
+
+std::string row(const Plan& plan) {
+  std::string text =
+      fmt::format("| {} | {:g} Gbit/s | {} |", plan.hosts, plan.link_rate, plan.has_switch ? "yes" : "no");
+  for (const std::uint64_t bytes : {1 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20}) {
+    switch (plan.choose(tensor(bytes))) {
+      case Way::in_host: text += " in the host |"; break;
+      case Way::network: text += " passing |"; break;
+      case Way::ring: text += " ring |"; break;
+      case Way::doubling: text += " doubling |"; break;
+    }
+  }
+  return text;
+}
+
+TEST(Plan, IsTheTableOfTheDocumentation) {
+  std::ifstream file(std::string(PASSING_SOURCE_DIR) + "/docs/collectives.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  int rows = 0;
+  for (const std::size_t hosts : {1, 2, 3, 4, 16, 64}) {
+    for (const double rate : {1.0, 10.0, 100.0}) {
+      for (const bool has_switch : {true, false}) {
+        const std::string line =
+            row({.hosts = hosts, .ranks = 4 * hosts, .has_switch = has_switch, .link_rate = rate});
+        EXPECT_NE(page.str().find(line + "\n"), std::string::npos) << line;
+        ++rows;
+      }
+    }
+  }
+  EXPECT_EQ(rows, 36);
+}
+
+// A server with one NIC as fast as those of the hosts is a parameter server.
+TEST(Plan, KnowsIncast) {
+  Plan plan{.hosts = 4, .ranks = 16, .has_switch = true, .link_rate = 1, .switch_rate = 4};
+  EXPECT_EQ(plan.choose(tensor(16 << 20)), Way::network);
+  EXPECT_TRUE(plan.uses_switch());
+  plan.switch_rate = 1;
+  EXPECT_EQ(plan.choose(tensor(16 << 20)), Way::ring);
+  EXPECT_FALSE(plan.uses_switch());
+}
+
+TEST(Plan, LeavesToTheSwitchWhatItCanDo) {
+  const Plan plan{.hosts = 4, .ranks = 16, .has_switch = true, .link_rate = 1};
+  EXPECT_EQ(plan.choose(tensor(16 << 20)), Way::network);
+  EXPECT_EQ(plan.choose(tensor(16 << 20, DataType::float64)), Way::ring);
+  EXPECT_EQ(plan.choose(tensor(16 << 20, DataType::float32, Reduction::max)), Way::ring);
+  EXPECT_EQ(plan.choose(tensor(16 << 20, DataType::float16)), Way::network);
+}
+
+TEST(Plan, ExplainsItself) {
+  const Plan plan{.hosts = 4, .ranks = 8, .has_switch = true, .link_rate = 1};
+  EXPECT_EQ(
+      plan.explain(tensor(16'000'000)),
+      "all_reduce of 4000000 float32 (sum): passing; 8 ranks on 4 hosts, links of 1 Gbit/s, a switch that "
+      "takes in 12 Gbit/s in all; passing takes at least 136 ms; ring_hierarchical takes at least 201 ms; "
+      "halving and doubling among hosts takes at least 209 ms");
+  EXPECT_EQ((Plan{.hosts = 1, .ranks = 4}.explain(tensor(4))),
+            "all_reduce of 1 float32 (sum): in the host; 4 ranks on 1 hosts, which need no network");
+  EXPECT_NE(plan.explain(tensor(8, DataType::int64)).find("the switch cannot do a sum of int64"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace passing::strategy
