@@ -3,6 +3,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -55,6 +56,15 @@ std::string host_name(const Options& options, unsigned host) {
                                    : fmt::format("server{}", host - options.plan.hosts);
 }
 
+// In Gbit/s, of a rate as tc writes it; empty: not shaped, or written in a way of tc's that is rare.
+std::string link_rate(const std::string& rate) {
+  if (const char* set = std::getenv("PASSING_LINK_RATE"); set != nullptr) return set;
+  for (const auto& [unit, gigabits] : {std::pair{"gbit", 1.0}, {"mbit", 1e-3}, {"kbit", 1e-6}}) {
+    if (rate.ends_with(unit)) return fmt::format("{:g}", std::strtod(rate.c_str(), nullptr) * gigabits);
+  }
+  return "";
+}
+
 // What launchers tell their processes; PASSING_* first, then torchrun's names.
 std::map<std::string, std::string> environment_of(const Options& options, const std::string& token,
                                                   unsigned host, unsigned local) {
@@ -63,6 +73,7 @@ std::map<std::string, std::string> environment_of(const Options& options, const 
   std::string servers;
   for (unsigned s = 0; s < options.servers; ++s) servers += (s == 0 ? "" : ",") + server_address(options, s);
   return {{"PASSING_RANK", rank},
+          {"PASSING_LINK_RATE", link_rate(options.plan.rate)},
           {"PASSING_SIZE", size},
           {"PASSING_LOCAL_RANK", std::to_string(local)},
           {"PASSING_LOCAL_SIZE", std::to_string(options.ranks)},

@@ -143,6 +143,38 @@ uint32_t passing_size(const passing_comm* comm) { return get(comm, &Communicator
 uint32_t passing_local_rank(const passing_comm* comm) { return get(comm, &Communicator::local_rank); }
 uint32_t passing_local_size(const passing_comm* comm) { return get(comm, &Communicator::local_size); }
 
+const char* passing_explain(const passing_comm* comm, size_t count, passing_type type,
+                            passing_reduction reduction) {
+  thread_local std::string text;
+  text.clear();
+  static_cast<void>(guarded([&]() -> Expected<void> {
+    if (comm == nullptr) return is_null("comm");
+    const auto data_type = type_of(type);
+    if (!data_type) return tl::unexpected<Error>(data_type.error());
+    const auto how = reduction_of(reduction);
+    if (!how) return tl::unexpected<Error>(how.error());
+    text = comm->communicator.explain(count, *data_type, *how);
+    return {};
+  }));
+  return text.c_str();
+}
+
+passing_status passing_allocate(passing_comm* comm, size_t bytes, void** data) {
+  return guarded([&]() -> Expected<void> {
+    if (data == nullptr) return is_null("data");
+    *data = nullptr;
+    if (comm == nullptr) return is_null("comm");
+    auto given = comm->communicator.allocate(bytes);
+    if (!given) return tl::unexpected<Error>(std::move(given.error()));
+    *data = *given;
+    return {};
+  });
+}
+
+void passing_release(passing_comm* comm, void* data) {
+  if (comm != nullptr) comm->communicator.free(data);
+}
+
 const char* passing_strategy(const passing_comm* comm) {
   return comm == nullptr ? "" : comm->communicator.strategy().c_str();
 }

@@ -39,6 +39,12 @@ Expected<void> check_ranks(const Config& c) {
   return {};
 }
 
+bool uses_switch(const Config& c) {
+  const std::string strategy = chosen_strategy(c);
+  return strategy == "in_network" ||
+         (!c.controller.empty() && c.size > 1 && (strategy == "auto" || strategy == "passing"));
+}
+
 bool uses_servers(const std::string& strategy) { return strategy == "ps" || strategy == "ps_hierarchical"; }
 
 Expected<void> check_strategy(const Config& c) {
@@ -99,7 +105,7 @@ Expected<void> check_rendezvous(const Config& c) {
                     "a directory that all share",
                     c.size, net::kMostRendezvous));
   }
-  if ((!elsewhere || chosen_strategy(c) == "in_network") && c.token.size() < net::kShortestToken) {
+  if ((!elsewhere || uses_switch(c)) && c.token.size() < net::kShortestToken) {
     return refuse(
         fmt::format("token has {} characters: the controller wants at least {}, the same on all ranks "
                     "(PASSING_TOKEN or PASSING_TOKEN_FILE)",

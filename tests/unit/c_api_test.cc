@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <latch>
 #include <limits>
@@ -136,6 +137,25 @@ TEST(CApi, OneRankAlone) {
   while (passing_test(op) == 0) std::this_thread::yield();
   passing_cancel(op);  // too late
   EXPECT_EQ(passing_wait(op), PASSING_OK) << passing_error();
+}
+
+TEST(CApi, BuffersAndReasons) {
+  const Alone alone;
+  void* data = nullptr;
+  ASSERT_EQ(passing_allocate(alone.comm, 4096, &data), PASSING_OK) << passing_error();
+  std::memset(data, 0, 4096);
+  EXPECT_EQ(passing_all_reduce(alone.comm, data, data, 1024, PASSING_FLOAT32, PASSING_SUM, 0, nullptr),
+            PASSING_OK);
+  passing_release(alone.comm, data);
+  passing_release(alone.comm, nullptr);
+  EXPECT_EQ(passing_allocate(alone.comm, SIZE_MAX, &data), PASSING_NO_CAPACITY);
+  EXPECT_EQ(data, nullptr);
+  EXPECT_EQ(passing_allocate(nullptr, 1, &data), PASSING_INVALID_ARGUMENT);
+  EXPECT_EQ(passing_allocate(alone.comm, 1, nullptr), PASSING_INVALID_ARGUMENT);
+  EXPECT_STREQ(passing_explain(alone.comm, 10, PASSING_FLOAT32, PASSING_SUM),
+               "all_reduce of 10 float32 (sum): auto, as set; 1 ranks");
+  EXPECT_STREQ(passing_explain(alone.comm, 10, static_cast<passing_type>(99), PASSING_SUM), "");
+  EXPECT_STREQ(passing_explain(nullptr, 10, PASSING_FLOAT32, PASSING_SUM), "");
 }
 
 TEST(CApi, SplitMakesGroupsOrNone) {

@@ -359,7 +359,9 @@ TEST(CommunicatorConfig, StrategiesAreKnownAndPossible) {
   EXPECT_EQ(strategies(), (std::vector<std::string>{"ring", "halving_doubling", "in_network", "ps",
                                                     "ps_hierarchical", "ps_sharded"}));
   EXPECT_EQ(complaint_with([](Config& c) { c.strategy = "star"; }),
-            "strategy is 'star': must be one of ring, halving_doubling, in_network, ps, ps_hierarchical, "
+            "strategy is 'star': must be one of auto, ring, halving_doubling, ring_hierarchical, in_network, "
+            "passing, ps, "
+            "ps_hierarchical, "
             "ps_sharded (PASSING_STRATEGY)");
   EXPECT_EQ(complaint_with([](Config& c) { c.strategy = "in_network"; }),
             "strategy is 'in_network' but controller is empty: set PASSING_CONTROLLER to HOST:PORT of the "
