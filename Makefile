@@ -1,6 +1,6 @@
 # The front door. Everything real is in CMakePresets.json and CMakeLists.txt.
 #
-#   make demo     the main job: dependencies, build, a job to watch
+#   make demo     the main job: dependencies, build, every strategy on a small cluster
 #   make test     everything that must pass: dependencies, build, tests
 PRESET ?= release
 BUILD := build/$(PRESET)
@@ -12,7 +12,7 @@ CONFIGURE_FLAGS := $(if $(CI),-DPASSING_WERROR=ON)
 .PHONY: help deps configure build test demo bench claims fuzz lint format mutate sanitize soak clean
 
 help:
-	@echo "make demo      dependencies, build, and a simulated job to watch"
+	@echo "make demo      dependencies, build, and every strategy on a cluster of namespaces (as root)"
 	@echo "make test      dependencies, build, and every test"
 	@echo "make build     build only (PRESET=release|debug|asan|tsan)"
 	@echo "make deps      install what is needed from the distribution"
@@ -46,7 +46,7 @@ test: deps build
 	ctest --preset $(PRESET) -j $(JOBS) --no-tests=error
 
 demo: deps command
-	$(BUILD)/passing rehearse --demo
+	$(BUILD)/passing lab demo
 
 bench: deps build
 	$(BUILD)/passing_bench $(ARGS)

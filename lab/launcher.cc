@@ -134,15 +134,23 @@ void Launcher::read_output(Child& child) {
         child.line += buffer[i];
         continue;
       }
-      fmt::print("{}{}\n", child.process.prefix, child.line);
-      child.line.clear();
+      pass_line(child);
     }
   }
   std::fflush(stdout);
   if (got < 0 && errno == EAGAIN) return;
-  if (!child.line.empty()) fmt::print("{}{}\n", child.process.prefix, child.line);
+  if (!child.line.empty()) pass_line(child);
   close(child.output);
   child.output = -1;
+}
+
+void Launcher::pass_line(Child& child) {
+  if (child.process.sink) {
+    child.process.sink(child.line);
+  } else {
+    fmt::print("{}{}\n", child.process.prefix, child.line);
+  }
+  child.line.clear();
 }
 
 void Launcher::reap() {
@@ -151,23 +159,23 @@ void Launcher::reap() {
   }
 }
 
-void Launcher::end_all() {
+void Launcher::end_from(std::size_t from) {
+  const auto first = children_.begin() + static_cast<std::ptrdiff_t>(std::min(from, children_.size()));
   for (const int signal : {SIGTERM, SIGKILL}) {
-    for (const Child& child : children_) {
-      kill(-child.pid, signal);  // the whole group: its leader may have ended before others
+    for (auto child = first; child != children_.end(); ++child) {
+      kill(-child->pid, signal);  // the whole group: its leader may have ended before others
     }
     for (int waited = 0; waited < 4000; waited += 20) {
       reap();
-      if (std::all_of(children_.begin(), children_.end(), [](const Child& child) { return child.ended; }))
-        break;
+      if (std::all_of(first, children_.end(), [](const Child& child) { return child.ended; })) break;
       pass_output(20);
     }
   }
-  for (Child& child : children_) {
-    if (child.output >= 0) read_output(child);
-    if (child.output >= 0) close(child.output);
-    child.output = -1;
+  for (auto child = first; child != children_.end(); ++child) {
+    if (child->output >= 0) read_output(*child);
+    if (child->output >= 0) close(child->output);
   }
+  children_.erase(first, children_.end());
 }
 
 }  // namespace passing::lab

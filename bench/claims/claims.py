@@ -21,7 +21,8 @@ import time
 sys.dont_write_bytecode = True
 
 import collectives
-from lab import ROOT, ROUNDS, in_lab, median_seconds, peer, slowest_total
+import hierarchy
+from lab import CEILING, ROOT, ROUNDS, in_lab, median_seconds, peer, slowest_total
 
 
 @functools.lru_cache
@@ -45,11 +46,6 @@ def clean_clone(_build):
         return (time.monotonic() - begin) / 60
     finally:
         shutil.rmtree(scratch)
-
-
-# Payload over wire bytes at MTU 1500: 352 elements, our header, UDP, IPv4, Ethernet.
-PAYLOAD = 352 * 4
-CEILING = PAYLOAD / (PAYLOAD + 36 + 8 + 20 + 14)
 
 
 def ours(build, elements, repeat, *more):
@@ -200,6 +196,7 @@ CLAIMS = [
     ("in-network-200m-1m", "communicator in_network, 200 Mbit/s, 1 MB", ">=", 0.95, "of ceiling",
      in_network_of_ceiling("200mbit", 2e8, 250_000, 50)),
     *collectives.claims(),
+    *hierarchy.claims(),
     ("idle-cpu", "an idle communicator: CPU", "<=", 0.5, "% of a core", idle("cpu_percent")),
     ("idle-threads", "threads of a communicator", "<=", 2, "threads", idle("threads")),
     ("switch-memory", "memory of a switch with the default slots", "<", 64, "MB", switch_memory),

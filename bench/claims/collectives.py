@@ -26,7 +26,7 @@ RIVALS = {
 
 
 def show(samples):
-    print("  " + ", ".join(f"{name} {1e3 * seconds:.3f} ms" for name, seconds in samples.items()), file=sys.stderr)
+    print("  " + ", ".join(f"{name} {1e3 * seconds:.4g} ms" for name, seconds in samples.items()), file=sys.stderr)
 
 
 def fastest_of_each_library(rivals, sample):

@@ -1,6 +1,8 @@
 // Our communicator among the peers; and, as `peer_passing idle SECONDS`, what it costs without work.
-// PASSING_STRATEGY and the launcher's variables say how: see include/passing/config.h.
+// PASSING_STRATEGY and the launcher's variables say how: see include/passing/config.h. PEER_ALLOCATED=1 takes
+// data from Communicator::allocate().
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <thread>
 
@@ -13,6 +15,33 @@ int complain(const passing::Error& error) {
   fmt::print("{{\"ok\": false, \"code\": \"{}\"}}\n", passing::to_string(error.code));
   fmt::print(stderr, "peer_passing: {}\n", error.message);
   return peer::kFailed;
+}
+
+/// Memory that a communicator gives. What it refuses ends the process with its reason.
+class Allocated : public std::pmr::memory_resource {
+ public:
+  explicit Allocated(passing::Communicator& comm) : comm_(comm) {}
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t) override {
+    auto made = comm_.allocate(bytes);
+    if (!made) std::exit(complain(made.error()));
+    return *made;
+  }
+  void do_deallocate(void* data, std::size_t, std::size_t) override { comm_.free(data); }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+
+  passing::Communicator& comm_;
+};
+
+/// Shared memory that this process has touched, whoever owns it.
+long shared_kilobytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    long value = 0;
+    if (word == "RssShmem:" && status >> value) return value;
+  }
+  return -1;
 }
 
 int idle(double wait) {
@@ -56,7 +85,10 @@ int main(int argc, char** argv) {
   passing::Communicator& comm = *made;
   job.take_place(comm.rank(), comm.size());
 
-  auto data = peer::make_data(job);
+  Allocated allocated(comm);
+  const char* allocate = std::getenv("PEER_ALLOCATED");
+  const bool ordinary = allocate == nullptr || std::string_view(allocate) != "1";
+  auto data = peer::make_data(job, ordinary ? std::pmr::get_default_resource() : &allocated);
   std::vector<std::optional<passing::Operation>> under_way(data.size());
   std::optional<passing::Error> error;
   const auto finish = [&](std::size_t i) {
@@ -67,6 +99,7 @@ int main(int argc, char** argv) {
       job, data, [&](std::size_t i) { under_way[i] = start(comm, job, data[i]); }, finish,
       [&](std::size_t i) { return data[i].output.data(); });
   if (error) return complain(*error);
+  const long shared = shared_kilobytes();
   if (auto ended = comm.barrier().wait(); !ended) return complain(ended.error());
-  return peer::report(job, result, comm.strategy());
+  return peer::report(job, result, comm.strategy(), fmt::format(", \"shared_kb\": {}", shared));
 }

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
+#include <memory_resource>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -107,8 +108,10 @@ inline std::string algorithm(const std::string& otherwise) {
 
 /// What one operation reads and writes: `input` only where it is not in place.
 struct Data {
-  std::vector<float> input;
-  std::vector<float> output;
+  explicit Data(std::pmr::memory_resource* where) : input(where), output(where) {}
+
+  std::pmr::vector<float> input;
+  std::pmr::vector<float> output;
 };
 
 /// Element `at` of a rank's M. Small integers, so sums are exact in any order; no two ranks or near places
@@ -124,7 +127,7 @@ inline void fill(const Job& job, Data& data) {
   const bool apart = job.collective == Collective::reduce_scatter || job.collective == Collective::all_to_all;
   data.input.resize(apart ? job.elements : 0);
   data.output.assign(job.collective == Collective::reduce_scatter ? job.part : job.elements, -1.0F);
-  std::vector<float>& in = apart ? data.input : data.output;
+  std::pmr::vector<float>& in = apart ? data.input : data.output;
   std::size_t first = 0;
   std::size_t last = job.elements;
   if (job.collective == Collective::all_gather) {
@@ -182,9 +185,12 @@ struct Result {
 };
 
 /// Operations in flight must not share data, and the last of these is for the operations that are checked.
-inline std::vector<Data> make_data(const Job& job) {
-  std::vector<Data> data(job.in_flight + 1);
-  for (Data& each : data) fill(job, each);
+/// `where` is the memory they lie in.
+inline std::vector<Data> make_data(const Job& job,
+                                   std::pmr::memory_resource* where = std::pmr::get_default_resource()) {
+  std::vector<Data> data;
+  data.reserve(job.in_flight + 1);
+  while (data.size() <= job.in_flight) fill(job, data.emplace_back(where));
   return data;
 }
 
@@ -236,13 +242,13 @@ Result measure(const Job& job, std::vector<Data>& data, Start start, Finish fini
   return result;
 }
 
-/// One line of JSON, and the exit status.
-inline int report(const Job& job, const Result& result, std::string_view how) {
+/// One line of JSON, with `more` members (", ..."), and the exit status.
+inline int report(const Job& job, const Result& result, std::string_view how, std::string_view more = "") {
   fmt::print(
       "{{\"ok\": {}, \"collective\": \"{}\", \"algorithm\": \"{}\", \"rank\": {}, \"bytes\": {}, \"repeat\": "
-      "{}, \"median_seconds\": {}, \"total_seconds\": {}, \"cpu_seconds\": {}, \"verified\": true}}\n",
+      "{}, \"median_seconds\": {}, \"total_seconds\": {}, \"cpu_seconds\": {}, \"verified\": true{}}}\n",
       result.right, job.name(), how, job.rank, sizeof(float) * job.elements, job.repeat, result.median,
-      result.total, result.cpu);
+      result.total, result.cpu, more);
   std::fflush(stdout);
   return result.right ? 0 : kFailed;
 }

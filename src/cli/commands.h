@@ -32,6 +32,9 @@ std::string await_ending(int signals);
 /// Log lines go to stderr, with the time.
 void log_to_stderr(const std::string& who);
 
+/// `passing rehearse --demo`: what can be shown without a lab.
+int rehearsal();
+
 void add_all_reduce(CLI::App& app);
 void add_lab(CLI::App& app);
 void add_rehearse(CLI::App& app);

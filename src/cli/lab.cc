@@ -1,94 +1,22 @@
 // `passing lab run`: a cluster on one machine, a switch in it, and a command once per rank.
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/commands.h"
-#include "lab/cluster.h"
-#include "lab/launcher.h"
-#include "lab/shell.h"
-#include "net/hex.h"
+#include "cli/lab_parts.h"
 #include "net/mtu.h"
 
 namespace passing::cli {
 namespace {
 
-constexpr std::uint16_t kControllerPort = 9001;
-constexpr std::uint16_t kServerPort = 9100;
 constexpr unsigned kMostHosts = 64;
-
-struct Options {
-  lab::Plan plan;
-  unsigned ranks = 1;
-  unsigned servers = 0;
-  bool no_switch = false;
-  bool plain = false;
-  bool once = false;
-  std::string json;
-  std::vector<std::string> switch_arguments;
-  std::vector<std::string> command;
-};
 
 int complain(const std::string& sentence, int status = kFailed) {
   fmt::print(stderr, "passing lab: {}\n", sentence);
   return status;
-}
-
-std::string random_token() {
-  std::uint64_t value[2] = {};
-  PASSING_ASSERT(getrandom(value, sizeof value, 0) == sizeof value);
-  return net::to_hex(value[0]) + net::to_hex(value[1]);
-}
-
-// Parameter servers have hosts of their own, after those of the ranks.
-std::string server_address(const Options& options, unsigned server) {
-  return fmt::format("{}:{}", lab::Cluster::host_ip(options.plan.hosts + server), kServerPort);
-}
-
-std::string host_name(const Options& options, unsigned host) {
-  return host < options.plan.hosts ? fmt::format("host{}", host)
-                                   : fmt::format("server{}", host - options.plan.hosts);
-}
-
-// In Gbit/s, of a rate as tc writes it; empty: not shaped, or written in a way of tc's that is rare.
-std::string link_rate(const std::string& rate) {
-  if (const char* set = std::getenv("PASSING_LINK_RATE"); set != nullptr) return set;
-  for (const auto& [unit, gigabits] : {std::pair{"gbit", 1.0}, {"mbit", 1e-3}, {"kbit", 1e-6}}) {
-    if (rate.ends_with(unit)) return fmt::format("{:g}", std::strtod(rate.c_str(), nullptr) * gigabits);
-  }
-  return "";
-}
-
-// What launchers tell their processes; PASSING_* first, then torchrun's names.
-std::map<std::string, std::string> environment_of(const Options& options, const std::string& token,
-                                                  unsigned host, unsigned local) {
-  const std::string rank = std::to_string(host * options.ranks + local);
-  const std::string size = std::to_string(options.plan.hosts * options.ranks);
-  std::string servers;
-  for (unsigned s = 0; s < options.servers; ++s) servers += (s == 0 ? "" : ",") + server_address(options, s);
-  return {{"PASSING_RANK", rank},
-          {"PASSING_LINK_RATE", link_rate(options.plan.rate)},
-          {"PASSING_SIZE", size},
-          {"PASSING_LOCAL_RANK", std::to_string(local)},
-          {"PASSING_LOCAL_SIZE", std::to_string(options.ranks)},
-          {"PASSING_HOST", fmt::format("host{}", host)},
-          {"PASSING_HOST_IP", lab::Cluster::host_ip(host)},
-          {"PASSING_JOB", "lab"},
-          {"PASSING_TOKEN", token},
-          {"PASSING_CONTROLLER", fmt::format("{}:{}", lab::Cluster::switch_ip(), kControllerPort)},
-          {"PASSING_SERVERS", servers},
-          {"RANK", rank},
-          {"WORLD_SIZE", size},
-          {"LOCAL_RANK", std::to_string(local)},
-          {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
-          {"MASTER_ADDR", lab::Cluster::host_ip(0)},
-          {"MASTER_PORT", "29500"}};
 }
 
 // A launcher of the field starts the ranks itself: it gets what `passing lab agent` needs.
@@ -115,56 +43,7 @@ int agent(const std::vector<std::string>& words) {
   return complain("cannot run sh");
 }
 
-// Passes output on until a process listens.
-bool await_listener(lab::Launcher& launcher, std::size_t process, const std::string& where,
-                    std::uint16_t port) {
-  const std::string listens = fmt::format(":{:04X} 00000000:0000 0A", port);
-  return launcher.watch(process, 5000, [&] {
-    const auto sockets = lab::run({"ip", "netns", "exec", where, "cat", "/proc/net/tcp"});
-    return sockets && sockets->find(listens) != std::string::npos;
-  });
-}
-
-Expected<void> start_switch(const Options& options, const lab::Cluster& cluster, lab::Launcher& launcher) {
-  lab::Process process{.name = "switch",
-                       .where = cluster.switch_namespace(),
-                       .host_name = "switch",
-                       .command = {std::filesystem::read_symlink("/proc/self/exe"), "switch", "--listen",
-                                   lab::Cluster::switch_ip() + ":9000", "--http",
-                                   fmt::format("{}:{}", lab::Cluster::switch_ip(), kControllerPort), "--mtu",
-                                   std::to_string(options.plan.mtu)},
-                       .environment = {},
-                       .prefix = options.plain ? "" : "[switch] "};
-  process.command.insert(process.command.end(), options.switch_arguments.begin(),
-                         options.switch_arguments.end());
-  if (auto started = launcher.start(process); !started) return started;
-  // It listens on HTTP last.
-  if (!await_listener(launcher, 0, process.where, kControllerPort))
-    return fail(ErrorCode::unreachable, "the switch did not start");
-  return {};
-}
-
-Expected<void> start_servers(const Options& options, const std::string& token, const lab::Cluster& cluster,
-                             lab::Launcher& launcher, std::size_t first) {
-  for (unsigned s = 0; s < options.servers; ++s) {
-    const unsigned host = options.plan.hosts + s;
-    const std::string name = host_name(options, host);
-    const lab::Process process{.name = name,
-                               .where = cluster.host_namespace(host),
-                               .host_name = name,
-                               .command = {std::filesystem::read_symlink("/proc/self/exe"), "server",
-                                           "--listen", server_address(options, s), "--index",
-                                           std::to_string(s), "--of", std::to_string(options.servers)},
-                               .environment = {{"PASSING_TOKEN", token}},
-                               .prefix = options.plain ? "" : fmt::format("[{}] ", name)};
-    if (auto started = launcher.start(process); !started) return started;
-    if (!await_listener(launcher, first + s, process.where, kServerPort))
-      return fail(ErrorCode::unreachable, name + " did not start");
-  }
-  return {};
-}
-
-nlohmann::json describe(const Options& options, const std::vector<lab::Link>& links) {
+nlohmann::json describe(const LabOptions& options, const std::vector<lab::Link>& links) {
   nlohmann::json list = nlohmann::json::array();
   for (const lab::Link& link : links) {
     list.push_back({{"host", link.host},
@@ -179,7 +58,7 @@ nlohmann::json describe(const Options& options, const std::vector<lab::Link>& li
   return list;
 }
 
-int run(const Options& options) {
+int run(const LabOptions& options) {
   // First: from here on signals are ours, so that none can end us between two namespaces.
   lab::Launcher launcher;
   lab::Plan plan = options.plan;
@@ -188,16 +67,14 @@ int run(const Options& options) {
   if (!cluster) return complain(cluster.error().message);
   int status = 0;
   {
-    std::size_t first = 0;
     if (!options.no_switch) {
       if (auto started = start_switch(options, *cluster, launcher); !started)
         return complain(started.error().message);
-      first = 1;
     }
     const std::string token = random_token();
-    if (auto started = start_servers(options, token, *cluster, launcher, first); !started)
+    if (auto started = start_servers(options, token, *cluster, launcher); !started)
       return complain(started.error().message);
-    first += options.servers;
+    const std::size_t first = launcher.started();
     for (unsigned host = 0; host < (options.once ? 1 : options.plan.hosts); ++host) {
       for (unsigned local = 0; local < (options.once ? 1 : options.ranks); ++local) {
         const unsigned rank = host * options.ranks + local;
@@ -208,7 +85,8 @@ int run(const Options& options) {
                             .command = options.command,
                             .environment = options.once ? environment_of_launcher(cluster->prefix())
                                                         : environment_of(options, token, host, local),
-                            .prefix = options.plain ? "" : fmt::format("[{}] ", rank)});
+                            .prefix = options.plain ? "" : fmt::format("[{}] ", rank),
+                            .sink = {}});
         if (!started) return complain(started.error().message);
       }
     }
@@ -237,7 +115,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_lab(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LabOptions>();
   CLI::App* lab =
       app.add_subcommand("lab", "A cluster on this machine, out of network namespaces (needs root).");
   lab->require_subcommand(1);
@@ -285,6 +163,7 @@ void add_lab(CLI::App& app) {
   command->add_option("--json", options->json, "write what the links carried to a file");
   command->add_option("command", options->command, "the command, after --")->required();
   command->positionals_at_end();
+  add_lab_demo(*lab);
   CLI::App* remote =
       lab->add_subcommand("agent", "Run a command on another host of the lab, as ssh would: HOST COMMAND...");
   remote->prefix_command();

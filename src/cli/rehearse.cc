@@ -1,12 +1,11 @@
 // `passing rehearse`: real endpoints and the real aggregator over a simulated network.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "rehearse/world.h"
 
 namespace passing::cli {
@@ -28,31 +27,6 @@ struct Options {
   std::uint64_t elements = 1'000'000;
   unsigned operations = 4;
   double loss = 5;  // percent
-};
-
-// A line that rewrites itself on a terminal, and a few lines elsewhere.
-class ProgressLine {
- public:
-  explicit ProgressLine(std::string label) : label_(std::move(label)) {}
-
-  void show(double share) {
-    const int percent = static_cast<int>(100 * share);
-    if (isatty(STDERR_FILENO) != 0) {
-      const int filled = percent * 30 / 100;
-      fmt::print(stderr, "\r{:<24} [{:<30}] {:3} %", label_, std::string(filled, '#'), percent);
-      std::fflush(stderr);
-    } else if (percent / 25 > shown_ / 25) {
-      fmt::print(stderr, "{}: {} %\n", label_, percent);
-    }
-    shown_ = percent;
-  }
-  void end() const {
-    if (isatty(STDERR_FILENO) != 0 && shown_ >= 0) fmt::print(stderr, "\r{:<70}\r", "");
-  }
-
- private:
-  std::string label_;
-  int shown_ = 0;
 };
 
 // Runs scenarios from seeds, as the tests do. A failing seed says how to see it again.
@@ -142,6 +116,8 @@ int run_demo(const Options& options) {
 }
 
 }  // namespace
+
+int rehearsal() { return run_demo(Options{}); }
 
 void add_rehearse(CLI::App& app) {
   auto options = std::make_shared<Options>();

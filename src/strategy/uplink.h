@@ -46,9 +46,7 @@ class Uplink {
 
   void wait_on(std::vector<pollfd>& sources) const { member_->wait_on(sources); }
   void progress(std::span<const pollfd> sources);
-  std::optional<Time> next_timer() const {
-    return unsent_ ? std::optional<Time>(0) : member_->next_timer();
-  }
+  std::optional<Time> next_timer() const { return unsent_ ? std::optional<Time>(0) : member_->next_timer(); }
   void leave();
   void abandon(const Error& reason);
 

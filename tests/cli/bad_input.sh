@@ -38,6 +38,8 @@ expect "--listen: address '127.0.0.1:65536'" server --listen 127.0.0.1:65536
 expect "--listen: cannot listen at 192.0.2.1:9100" server --listen 192.0.2.1
 expect "--threads" server --threads 2
 expect "--servers: '17': must be 0 to 16" lab run --servers 17 -- true
+expect "--hosts: '1': must be 2 to 32" lab demo --hosts 1
+expect "--elements: '0': must be 1 to 1000000000" lab demo --elements 0
 expect "--servers: 'x': must be 0 to 16" lab run --servers x -- true
 expect "subcommand"
 exit $failed

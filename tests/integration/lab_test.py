@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -103,6 +104,39 @@ class Lab(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, "children outlived the lab")
             time.sleep(0.05)
         self.assertEqual(lab("--hosts", "1", "--no-switch", command=["true"]).returncode, 0)
+
+    def test_demo(self):
+        result = subprocess.run([PASSING, "lab", "demo", "--hosts", "3", "--ranks", "2", "--rate", "none", "--elements", "500000",
+                                 "--repeat", "1"], capture_output=True, text=True, timeout=120)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        # strategy, time s, speed x, sends, receives, busiest link
+        rows = {match[1]: [float(match[i]) for i in (4, 5, 6)] for match in re.finditer(
+            r"^(\w+) +([\d.]+) s +([\d.]+) x +([\d.]+) +([\d.]+) +([\d.]+)  ", result.stdout, re.MULTILINE)}
+        # Tensors over the link of a host, and over the busiest: 3 hosts of 2 ranks, one server.
+        for strategy, host, busiest in (("ps", 2, 6), ("ps_hierarchical", 1, 3), ("ring", 10 / 6, 10 / 6),
+                                        ("ring_hierarchical", 4 / 3, 4 / 3), ("in_network", 2, 2), ("passing", 1, 1)):
+            for figure, least in zip(rows[strategy], (host, host, busiest)):
+                self.assertTrue(least <= figure <= 1.12 * least + 0.02, (strategy, rows[strategy]))
+        self.assertEqual(len(rows), 8, result.stdout)
+
+    def test_demo_without_a_lab(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            # Where others may read it, too.
+            os.chmod(scratch, 0o755)
+            command = shutil.copy(PASSING, scratch)
+            # Root that may not make namespaces, as in most containers; and not root.
+            for limited in (["--bounding-set", "-sys_admin"], ["--reuid", "65534", "--clear-groups"]):
+                result = subprocess.run(["setpriv", *limited, command, "lab", "demo"], capture_output=True, text=True, timeout=120)
+                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                self.assertRegex(result.stdout, r"^No lab on this machine, .*\.\n")
+                self.assertIn("bit-exact on every member", result.stdout)
+
+    def test_demo_interrupted(self):
+        process = subprocess.Popen([PASSING, "lab", "demo", "--hosts", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.wait_for(process.pid, 4)  # two hosts, the server, the switch
+        time.sleep(2)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=15), 128 + signal.SIGINT)
 
     def test_two_at_once(self):
         processes = [subprocess.Popen([PASSING, "lab", "run", "--hosts", "2", "--", PASSING, "all-reduce", "--elements", "50000",

@@ -356,8 +356,9 @@ TEST(CommunicatorConfig, JobsMustSuitTheController) {
 }
 
 TEST(CommunicatorConfig, StrategiesAreKnownAndPossible) {
-  EXPECT_EQ(strategies(), (std::vector<std::string>{"ring", "halving_doubling", "in_network", "ps",
-                                                    "ps_hierarchical", "ps_sharded"}));
+  EXPECT_EQ(strategies(),
+            (std::vector<std::string>{"auto", "ring", "halving_doubling", "ring_hierarchical", "in_network",
+                                      "passing", "ps", "ps_hierarchical", "ps_sharded"}));
   EXPECT_EQ(complaint_with([](Config& c) { c.strategy = "star"; }),
             "strategy is 'star': must be one of auto, ring, halving_doubling, ring_hierarchical, in_network, "
             "passing, ps, "
