@@ -84,6 +84,7 @@ class Hierarchical::Passage {
     return staging_ ? staging_->get() + element * size_of(alone_.wide()) : output(element);
   }
   bool sum();
+  bool is_next() const;
   bool launch();
   bool publish();
   Task fly(Flight& flight);
@@ -132,7 +133,18 @@ bool Hierarchical::Passage::sum() {
   return count > 0;
 }
 
+// The switch knows operations by their order, so every host sends its legs in the order of calls: also where
+// an earlier call has more of them than may be under way.
+bool Hierarchical::Passage::is_next() const {
+  for (const Passage* each : owner_.passages_) {
+    if (each == this) break;
+    if (each->across_ == across_ && each->launched_ < each->stripe_.count) return false;
+  }
+  return true;
+}
+
 bool Hierarchical::Passage::launch() {
+  if (!is_next()) return false;
   const std::size_t most = across_->leg(call_);
   bool moved = false;
   while (launched_ < stripe_.count && flights_.size() - next_ < across_->legs_at_once()) {
