@@ -88,7 +88,7 @@ void Engine::on_control(std::uint32_t from, const Control& control) {
       failure_ = control.error;
       break;
     case Control::Type::leave: on_left(from, control.number); break;
-    case Control::Type::ready: ++ready_; break;
+    case Control::Type::ready: ready_[from] = true; break;
     case Control::Type::begin: begin_ = true; break;
   }
 }
@@ -151,10 +151,12 @@ void Engine::on_broken_transfer(const StatePtr& state, const net::Transfer& tran
   suspicions_.push_back({net::monotonic_now() + kExplanation, std::move(error), std::nullopt});
 }
 
-// The switch knows who disagrees, but not what each one called: the announcements do.
+// The switch knows who disagrees, but not what each one called: the announcements do. A neighbour that has
+// gone may have been told of a failure sooner than this rank.
 void Engine::on_problem(const StatePtr& state, Error error) {
   error.message = fmt::format("{}: {}", state->describe(), error.message);
-  if (error.code != ErrorCode::disagreement) return fail_group(std::move(error));
+  if (error.code != ErrorCode::disagreement && error.code != ErrorCode::peer_lost)
+    return fail_group(std::move(error));
   suspicions_.push_back({net::monotonic_now() + kExplanation, std::move(error), std::nullopt});
 }
 

@@ -209,7 +209,10 @@ void Hierarchical::step_all() {
     each = passages_.erase(each);
     passage.resume();
   }
-  if (host_ && !passages_.empty() && host_->trouble()) passages_.front()->fail(*host_->trouble());
+  if (host_ && !reported_ && !passages_.empty() && host_->trouble()) {
+    reported_ = true;
+    passages_.front()->fail(*host_->trouble());
+  }
 }
 
 void Hierarchical::progress(std::span<const pollfd> /*sources*/) {
@@ -245,7 +248,7 @@ void Hierarchical::work_in_host(Duration limit) {
 }
 
 void Hierarchical::wait_on(std::vector<pollfd>& sources) {
-  if (!host_) return;
+  if (!host_ || reported_) return;
   if (!restless_) {
     asleep_ = true;
     restless_ = !host_->sleep(awaited());
