@@ -139,7 +139,7 @@ class Engine : private Worker {
   int process_ = 0;
   std::string host_name_;
   std::optional<strategy::Plan> plan_;
-  std::uint32_t ready_ = 0;  // ranks that have all they need to begin; rank 0 counts
+  std::vector<bool> ready_;  // ranks that have all they need to begin; rank 0 keeps the list
   bool begin_ = false;       // they all have
 
   strategy::Ground ground_;

@@ -206,9 +206,10 @@ void Engine::hand_back(bool woken) {
                     !points_.empty() || !suspicions_.empty();
   helped_at_ = more ? 0 : net::monotonic_now();
   helping_ = false;
-  // One that still waits for everything has the timers of before, and does not know what is unannounced. Once
-  // it has been woken it looks for itself; to be woken again would mean that something is left over.
-  if (more || resting_ || (polling_ && !woken)) mailbox_->wake();
+  // One that still waits for everything has the timers of before, and does not know what is unannounced. If
+  // it has been woken it looks for itself, unless whoever helped has read the post before it: then it sleeps
+  // on, which is no matter where nothing is left over.
+  if (more || resting_ || (polling_ && (!woken || !unannounced_.empty()))) mailbox_->wake();
 }
 
 // Memory that there is not fails the group, not the process.

@@ -13,6 +13,8 @@ namespace {
 constexpr Duration kExplanation = 200 * kMillisecond;
 // How long an inquiry waits for ranks that do not answer.
 constexpr Duration kAnswer = 500 * kMillisecond;
+// How long a rank that waits for nobody itself leaves it to others to say who is missing.
+constexpr Duration kOthers = 2 * kSecond;
 // To get the word out that the group has failed, or that this rank leaves.
 constexpr Duration kFarewell = 500 * kMillisecond;
 // To get it out at all, where nothing holds it up.
@@ -88,7 +90,7 @@ void Engine::on_control(std::uint32_t from, const Control& control) {
       failure_ = control.error;
       break;
     case Control::Type::leave: on_left(from, control.number); break;
-    case Control::Type::ready: ++ready_; break;
+    case Control::Type::ready: ready_[from] = true; break;
     case Control::Type::begin: begin_ = true; break;
   }
 }
@@ -151,10 +153,12 @@ void Engine::on_broken_transfer(const StatePtr& state, const net::Transfer& tran
   suspicions_.push_back({net::monotonic_now() + kExplanation, std::move(error), std::nullopt});
 }
 
-// The switch knows who disagrees, but not what each one called: the announcements do.
+// The switch knows who disagrees, but not what each one called: the announcements do. A neighbour that has
+// gone may have been told of a failure sooner than this rank.
 void Engine::on_problem(const StatePtr& state, Error error) {
   error.message = fmt::format("{}: {}", state->describe(), error.message);
-  if (error.code != ErrorCode::disagreement) return fail_group(std::move(error));
+  if (error.code != ErrorCode::disagreement && error.code != ErrorCode::peer_lost)
+    return fail_group(std::move(error));
   suspicions_.push_back({net::monotonic_now() + kExplanation, std::move(error), std::nullopt});
 }
 
@@ -242,19 +246,18 @@ void Engine::conclude() {
   std::vector<std::uint16_t> missing = !silent.empty() ? silent : behind;
   const char* why = !silent.empty() ? "not answering" : "not calling it";
   if (missing.empty()) {
-    // Everyone is there: if anyone knows more, it is the strategy.
-    const Duration verdict = strategy_ && !inquiry_->concluded ? strategy_->verdict(state->call) : 0;
-    inquiry_->concluded = true;
-    if (verdict > 0) {
-      inquiry_->until = net::monotonic_now() + verdict;
-      return;
-    }
     why = "in the middle of it";
     for (const auto& each : running_) {
       if (each->state == state)
         for (const std::uint32_t rank : each->context->waiting_for()) missing.push_back(id(rank));
     }
     missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+    // Everyone is there: if anyone knows more, it is the strategy, or a rank that this one left the rest to.
+    const Duration verdict = strategy_ ? strategy_->verdict(state->call) : 0;
+    if (!std::exchange(inquiry_->concluded, true) && (verdict > 0 || missing.empty())) {
+      inquiry_->until = net::monotonic_now() + std::max(verdict, kOthers);
+      return;
+    }
   }
   fail_group({ErrorCode::deadline,
               fmt::format("{}: waiting for {} ({}) since {:.1f} s", state->describe(), names_of(missing), why,

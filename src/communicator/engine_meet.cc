@@ -159,6 +159,7 @@ Expected<void> Engine::meet() {
   const std::size_t peers = config_.size + servers.size();
   ground_.contacts.resize(peers);
   left_.resize(peers);
+  ready_.resize(config_.size);
   if (config_.size == 1) {
     own.address = "this process";
     names_ = {own.name()};
@@ -263,19 +264,21 @@ Expected<void> Engine::share_memory(const inhost::Door& door, const strategy::Ho
 
 // All hosts have their memory, or nobody goes on. Rank 0 counts.
 Expected<void> Engine::agree(const Expected<void>& own) {
-  if (!own) {
+  const auto give_up = [this](const Error& error) {
     for (std::uint32_t r = 0; r < config_.size; ++r) {
-      if (r != config_.rank) tell(r, {.type = Control::Type::failure, .error = own.error()});
+      if (r != config_.rank) tell(r, {.type = Control::Type::failure, .error = error});
     }
     settle(kFarewell, [this] { return mesh_->sends_pending() == 0; });
-    return own;
-  }
-  std::vector<std::uint32_t> told;
+    return tl::unexpected(error);
+  };
+  if (!own) return give_up(own.error());
+  ready_[config_.rank] = true;
   if (config_.rank != 0) tell(0, {.type = Control::Type::ready});
   bool all = false;
-  settle(config_.create_timeout.count() * kMillisecond + kLater, [&] {
+  const Duration limit = config_.create_timeout.count() * kMillisecond + kLater;
+  settle(config_.rank == 0 ? limit : limit + kSecond, [&] {
     hear();
-    if (config_.rank == 0 && ready_ + 1 == config_.size && !all) {
+    if (config_.rank == 0 && !all && std::find(ready_.begin(), ready_.end(), false) == ready_.end()) {
       all = true;
       for (std::uint32_t r = 1; r < config_.size; ++r) tell(r, {.type = Control::Type::begin});
     }
@@ -285,9 +288,15 @@ Expected<void> Engine::agree(const Expected<void>& own) {
   });
   if (failure_) return tl::unexpected(*std::exchange(failure_, std::nullopt));
   if (all || begin_) return {};
-  return fail(ErrorCode::deadline,
-              fmt::format("{}: not all ranks have shared memory with their neighbours after {} s",
-                          names_[config_.rank], config_.create_timeout.count() / 1000));
+  // Rank 0 knows who is missing; if it does not say so, it is missing itself.
+  std::vector<std::uint16_t> missing;
+  for (std::uint32_t r = 0; r < config_.size; ++r) {
+    if (config_.rank == 0 ? !ready_[r] : r == 0) missing.push_back(static_cast<std::uint16_t>(r));
+  }
+  return give_up({ErrorCode::deadline,
+                  fmt::format("waiting for {}, to share memory with its neighbours, since {} s",
+                              names_of(missing), limit / kSecond),
+                  missing});
 }
 
 Expected<void*> Engine::allocate(std::size_t bytes) {

@@ -257,6 +257,7 @@ Expected<MemberView> Registry::look(Time now, const std::string& name, std::uint
     if (!member.joined) view.missing.push_back(r);
     view.addresses.push_back(member.place());
   }
+  if (view.state == MemberView::State::ended) view.missing = epoch.silent;
   return view;
 }
 
@@ -362,6 +363,7 @@ void Registry::housekeeping(Time now) {
           continue;
         }
         if (epoch->ended.empty()) {
+          epoch->silent = {static_cast<std::uint16_t>(r)};
           epoch->ended = fmt::format("rank {}{} has not been heard of for {:.1f} s", r,
                                      member.addresses.empty() ? "" : " at " + member.place(),
                                      static_cast<double>(now - member.heard) / kSecond);

@@ -36,7 +36,7 @@ struct Membership {
 struct MemberView {
   enum class State : std::uint8_t { forming, running, ended };
   State state = State::forming;
-  std::vector<std::uint16_t> missing;  ///< ranks that have not joined
+  std::vector<std::uint16_t> missing;  ///< ranks that have not joined; once ended, those it ended for
   std::vector<std::string> addresses;  ///< per rank, once running: for messages
   std::string reason;                  ///< why it ended
 };
@@ -107,8 +107,9 @@ class Registry {
   struct Epoch {
     std::uint32_t number = 0;
     std::uint64_t key = 0;
-    bool running = false;  // all have joined
-    std::string ended;     // why, if it has
+    bool running = false;               // all have joined
+    std::string ended;                  // why, if it has,
+    std::vector<std::uint16_t> silent;  // and for whom: not heard of any more
     Time began = 0;
     std::vector<Member> members;
     std::map<std::string, std::map<std::uint32_t, std::string>> blobs;  // by tag, then rank

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <fstream>
 
 #include "base/bytes.h"
@@ -31,6 +32,13 @@ tl::unexpected<Error> differ(std::uint32_t a, std::uint32_t b, const std::string
 Expected<Settings> Settings::for_ranks(std::size_t ranks) const {
   // A block of every rank's stripe, in the widest type.
   const std::size_t least = (ranks * PASSING_BLOCK_ELEMENTS * kWidest + kPage - 1) / kPage * kPage;
+  const std::size_t most = (PTRDIFF_MAX - sizeof(Header)) / ranks / kPage * kPage;
+  if (shared_bytes > most) {
+    return fail(
+        ErrorCode::invalid_argument,
+        fmt::format("shared memory is {} bytes for each rank: must be at most {} for {} ranks in a host",
+                    shared_bytes, most, ranks));
+  }
   Settings chosen = *this;
   if (chosen.slot_bytes == 0) {
     chosen.slot_bytes =

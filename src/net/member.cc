@@ -23,9 +23,13 @@ constexpr std::size_t kReceiveTrains = 16;
 constexpr std::uint32_t kMostLanes = 4;
 constexpr std::uint32_t kWindowSlots = 256;
 
-std::string list(const std::vector<std::uint16_t>& ranks) {
-  std::string text;
-  for (const auto rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+// By number, where there are no names. The controller knows only numbers, which need not be those of ranks.
+std::string list(const std::vector<std::uint16_t>& members, const std::vector<std::string>& names) {
+  std::string text = names.empty() ? "rank " : "";
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    text += i == 0 ? "" : ", ";
+    text += members[i] < names.size() ? names[members[i]] : std::to_string(members[i]);
+  }
   return text;
 }
 
@@ -136,8 +140,9 @@ Expected<void> Member::join_job(Time deadline) {
     }
     if (monotonic_now() + pause > deadline) {
       return fail(ErrorCode::deadline,
-                  fmt::format("job '{}' is not complete after {:.1f} s; missing: rank {}", options_.job,
-                              static_cast<double>(options_.join_timeout) / kSecond, list(state.missing)),
+                  fmt::format("job '{}' is not complete after {:.1f} s; missing: {}", options_.job,
+                              static_cast<double>(options_.join_timeout) / kSecond,
+                              list(state.missing, options_.names)),
                   state.missing);
     }
     nap(pause);
@@ -266,7 +271,7 @@ void Member::receive(std::span<const pollfd> sources) {
     std::uint64_t count = 0;
     static_cast<void>(!::read(wake_, &count, sizeof count));
     const std::lock_guard lock(mutex_);
-    if (!ended_.empty()) endpoint_->end_epoch({ErrorCode::epoch_ended, ended_, {}});
+    if (!ended_.empty()) endpoint_->end_epoch({ErrorCode::epoch_ended, ended_, ended_for_});
   }
 }
 
@@ -290,7 +295,12 @@ void Member::heartbeat() {
     lock.lock();
     const Time now = monotonic_now();
     if (state) heard = now;
-    if (state && state->phase == JobState::Phase::ended) ended_ = state->reason;
+    if (state && state->phase == JobState::Phase::ended) {
+      ended_ = state->reason;
+      ended_for_ = state->missing;
+      if (!ended_for_.empty() && !options_.names.empty())
+        ended_ = fmt::format("the switch does not hear of {} any more", list(ended_for_, options_.names));
+    }
     if (!state && state.error().code != ErrorCode::unreachable) ended_ = state.error().message;
     if (!state && now - heard > options_.silence) ended_ = state.error().message;
     if (!ended_.empty()) {

@@ -102,6 +102,7 @@ class Member {
   std::condition_variable stopping_;
   bool stop_ = false;
   std::string ended_;
+  std::vector<std::uint16_t> ended_for_;
   std::thread heart_;
 };
 

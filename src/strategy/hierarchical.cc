@@ -45,10 +45,8 @@ class Hierarchical::Passage {
   Passage(const Passage&) = delete;
   Passage& operator=(const Passage&) = delete;
 
-  /// A round of everything that can be done now; legs only if those of earlier calls are all on their way, so
-  /// that they begin in the same order on all hosts. False: nothing could.
-  bool step(bool may_launch);
-  bool launched() const { return launched_ == stripe_.count; }
+  /// A round of everything that can be done now. False: nothing could.
+  bool step();
   bool done() const { return (!in_host_ || in_host_->done()) && published_ == stripe_.count; }
   /// What it waits for of neighbours.
   inhost::Awaited awaited() const {
@@ -86,6 +84,7 @@ class Hierarchical::Passage {
     return staging_ ? staging_->get() + element * size_of(alone_.wide()) : output(element);
   }
   bool sum();
+  bool is_next() const;
   bool launch();
   bool publish();
   Task fly(Flight& flight);
@@ -108,11 +107,11 @@ class Hierarchical::Passage {
   std::coroutine_handle<> waiter_;
 };
 
-bool Hierarchical::Passage::step(bool may_launch) {
+bool Hierarchical::Passage::step() {
   if (across_ == nullptr) return in_host_->progress();
   bool moved = in_host_ && in_host_->give();
   moved = sum() || moved;
-  if (may_launch) moved = launch() || moved;
+  moved = launch() || moved;
   moved = publish() || moved;
   return (in_host_ && in_host_->take()) || moved;
 }
@@ -134,7 +133,18 @@ bool Hierarchical::Passage::sum() {
   return count > 0;
 }
 
+// The switch knows operations by their order, so every host sends its legs in the order of calls: also where
+// an earlier call has more of them than may be under way.
+bool Hierarchical::Passage::is_next() const {
+  for (const Passage* each : owner_.passages_) {
+    if (each == this) break;
+    if (each->across_ == across_ && each->launched_ < each->stripe_.count) return false;
+  }
+  return true;
+}
+
 bool Hierarchical::Passage::launch() {
+  if (!is_next()) return false;
   const std::size_t most = across_->leg(call_);
   bool moved = false;
   while (launched_ < stripe_.count && flights_.size() - next_ < across_->legs_at_once()) {
@@ -189,11 +199,9 @@ Task Hierarchical::all_reduce(Context& context, const Call& call) {
 // A round for each, so that what they have to send goes out between two pieces of a large tensor.
 void Hierarchical::step_all() {
   restless_ = false;
-  bool may_launch = true;
   for (auto each = passages_.begin(); each != passages_.end();) {
     Passage& passage = **each;
-    if (passage.step(may_launch)) restless_ = true;
-    may_launch = may_launch && passage.launched();
+    if (passage.step()) restless_ = true;
     if (!passage.done()) {
       ++each;
       continue;
@@ -201,7 +209,10 @@ void Hierarchical::step_all() {
     each = passages_.erase(each);
     passage.resume();
   }
-  if (host_ && !passages_.empty() && host_->trouble()) passages_.front()->fail(*host_->trouble());
+  if (host_ && !reported_ && !passages_.empty() && host_->trouble()) {
+    reported_ = true;
+    passages_.front()->fail(*host_->trouble());
+  }
 }
 
 void Hierarchical::progress(std::span<const pollfd> /*sources*/) {
@@ -237,7 +248,7 @@ void Hierarchical::work_in_host(Duration limit) {
 }
 
 void Hierarchical::wait_on(std::vector<pollfd>& sources) {
-  if (!host_) return;
+  if (!host_ || reported_) return;
   if (!restless_) {
     asleep_ = true;
     restless_ = !host_->sleep(awaited());

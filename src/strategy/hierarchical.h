@@ -50,7 +50,7 @@ class Hierarchical : public Strategy {
   void progress(std::span<const pollfd> sources) override;
   std::optional<Time> next_timer() const override;
   bool stays_in_host(const Call& call) const override {
-    return call.signature.kind == Kind::all_reduce && host_ && !goes_across();
+    return call.signature.kind == Kind::all_reduce && host_ && !goes_across() && !reported_;
   }
   void work_in_host(Duration limit) override;
 
@@ -70,6 +70,7 @@ class Hierarchical : public Strategy {
   std::list<Passage*> passages_;  // in the order of their calls
   bool restless_ = false;         // there may be something to do at once
   bool asleep_ = false;           // neighbours have been told to ring
+  bool reported_ = false;         // the host is in trouble, and its word has been passed on
 };
 
 }  // namespace passing::strategy

@@ -56,7 +56,7 @@ class Examples(unittest.TestCase):
         self.assertEqual(process.returncode, status, out + errors)
         return out if status == 0 else errors
 
-    def assert_right(self, out, size=RANKS, strategy="ring"):
+    def assert_right(self, out, size=RANKS, strategy="auto"):
         found = re.findall(RIGHT, out)
         self.assertEqual(found, [(str(size), strategy)], out)
 
@@ -92,7 +92,7 @@ class Examples(unittest.TestCase):
         for language, command in EXAMPLES.items():
             with self.subTest(language):
                 process = self.start([PASSING, "lab", "run", "--hosts", "2", "--ranks", "2", "--", *command])
-                self.assert_right(self.output(process), size=4, strategy="in_network")
+                self.assert_right(self.output(process), size=4, strategy="auto")
 
     def test_bad_setting(self):
         for language, command in EXAMPLES.items():

@@ -65,24 +65,25 @@ class Jobs(unittest.TestCase):
         self.servers += made
         return made
 
-    def start(self, strategy, size, elements, repeat, timeout="3", job="job", who=None, create="20", servers=None, variables=None):
-        """Two ranks share a host, by name. Servers of its own, unless they are given."""
+    def start(self, strategy, size, elements, repeat, timeout="3", job="job", who=None, create="20", servers=None, variables=None,
+              hosts=None):
+        """Two ranks share a host, or as `hosts` says, with a letter for each. Servers of its own, unless they are given."""
         environment = {"PASSING_TIMEOUT": timeout, "PASSING_CREATE_TIMEOUT": create, "PASSING_JOB": job, "PASSING_TOKEN": self.token,
                        "PASSING_DIRECTORY": self.directory.name, **(variables or {})}
-        if strategy == "in_network":
+        if strategy in ("in_network", "passing"):
             if self.switch is None:
                 self.switch = Switch("--mtu", "1500", "--lease", "20")
             environment["PASSING_CONTROLLER"] = self.switch.address
         if strategy in ("ps", "ps_hierarchical") and "PASSING_SERVERS" not in environment:
             environment["PASSING_SERVERS"] = ",".join(each.address for each in servers or self.serve(2))
-        ranks = [Rank(r, size, strategy, {**environment, "PASSING_HOST": f"host{r // 2}"},
+        ranks = [Rank(r, size, strategy, {**environment, "PASSING_HOST": hosts[r] if hosts else f"host{r // 2}"},
                       "all_reduce", str(elements), str(repeat), "0", "2") for r in who or range(size)]
         self.ranks += ranks
         return ranks
 
-    def stream(self, strategy, size, **options):
+    def stream(self, strategy, size, elements=200_000, **options):
         """A job that goes on and on; returns when all its ranks are at it."""
-        ranks = self.start(strategy, size, 200_000, 1_000_000, **options)
+        ranks = self.start(strategy, size, elements, 1_000_000, **options)
         limit = time.monotonic() + 30
         while not all(each.ended or cpu_seconds(each.process) > 0.1 for each in ranks):
             self.assertLess(time.monotonic(), limit, "ranks do not begin")

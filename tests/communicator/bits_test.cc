@@ -1,0 +1,175 @@
+// docs/numerics.md: the bits of `passing` depend on the inputs and on who shares a host, and on nothing else.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "communicator/layout.h"
+#include "communicator/values.h"
+
+namespace passing::test {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// In blocks: less than one, one and a bit, many, with something to do for every lane.
+constexpr std::size_t kSizes[] = {1, 2113, 300'001};
+
+/// Where a rank has its buffers.
+enum class Memory { ordinary, shared, mixed };
+
+Bytes random_bytes(DataType type, std::size_t count, std::uint32_t rank) {
+  std::mt19937 source(17 * rank + static_cast<unsigned>(type));
+  Bytes data(count * size_of(type));
+  for (std::size_t i = 0; i < count; ++i) {
+    if (type == DataType::float32) {
+      // Of very different magnitudes, so that hardly any two ways of adding give the same.
+      const float value =
+          std::ldexp(static_cast<float>(source() >> 8) - 8e6F, static_cast<int>(source() % 24) - 30);
+      std::memcpy(data.data() + 4 * i, &value, 4);
+    } else {
+      const auto bits = static_cast<std::uint16_t>(source() & 0xDFFF);  // below 2: finite, also when summed
+      std::memcpy(data.data() + 2 * i, &bits, 2);
+    }
+  }
+  return data;
+}
+
+struct Way {
+  Memory memory = Memory::ordinary;
+  bool in_place = false;
+};
+
+// All results of one rank, one after the other.
+void reduce_all(Communicator& comm, Way way, Bytes& results) {
+  const bool shared = way.memory == Memory::shared || (way.memory == Memory::mixed && comm.rank() % 2 == 1);
+  for (const DataType type : {DataType::float32, DataType::float16}) {
+    for (const std::size_t count : kSizes) {
+      for (const Reduction reduction : {Reduction::sum, Reduction::average}) {
+        const Bytes values = random_bytes(type, count, comm.rank());
+        Buffers buffers(comm, shared);
+        std::byte* input = buffers.take(values.size());
+        std::byte* output = way.in_place ? input : buffers.take(values.size());
+        ASSERT_TRUE(input != nullptr && output != nullptr);
+        std::memcpy(input, values.data(), values.size());
+        const auto ended = comm.all_reduce(input, output, count, type, reduction).wait();
+        ASSERT_TRUE(ended) << ended.error().message;
+        results.insert(results.end(), output, output + values.size());
+      }
+    }
+  }
+}
+
+// The same on all ranks.
+Bytes results_of(World& world, Way way = {}) {
+  std::vector<Bytes> all(world.size());
+  world.run([&](Communicator& comm) { reduce_all(comm, way, all[comm.rank()]); });
+  for (std::uint32_t r = 1; r < world.size(); ++r) EXPECT_TRUE(all[r] == all[0]) << "rank " << r;
+  return all[0];
+}
+
+Bytes results_of(const std::string& strategy, const Layout& layout,
+                 const std::function<void(Config&)>& change = {}) {
+  World world(strategy, ranks_of(layout), placed(layout, change));
+  return results_of(world);
+}
+
+TEST(Bits, DoNotDependOnSettings) {
+  const Bytes usual = results_of("passing", "aaabbb");
+  ASSERT_FALSE(usual.empty());
+  // All that matter together; the last two are the least that three ranks can do with, and the default.
+  for (const std::uint32_t lanes : {1U, 2U, 3U}) {
+    for (const std::uint32_t slots : {4U, 16U, 64U}) {
+      const std::size_t shared_bytes = (lanes + slots) % 2 == 0 ? 425'984 : 64 << 20;
+      const auto changed = results_of("passing", "aaabbb", [&](Config& config) {
+        config.lanes = lanes;
+        config.slots = slots;
+        config.shared_bytes = shared_bytes;
+      });
+      EXPECT_TRUE(changed == usual) << lanes << " lanes, " << slots << " slots, " << shared_bytes << " bytes";
+    }
+  }
+}
+
+TEST(Bits, DoNotDependOnBuffersOrRun) {
+  const Layout layout = "aabbb";
+  World world("passing", ranks_of(layout), placed(layout));
+  const Bytes first = results_of(world);
+  ASSERT_FALSE(first.empty());
+  for (const Memory memory : {Memory::ordinary, Memory::shared, Memory::mixed}) {
+    for (const bool in_place : {false, true}) {
+      EXPECT_TRUE(results_of(world, {memory, in_place}) == first)
+          << static_cast<int>(memory) << (in_place ? " in place" : "");
+    }
+  }
+}
+
+TEST(Bits, OfOneRankPerHostAreThoseOfTheSwitch) {
+  const Bytes network = results_of("in_network", "abcd");
+  ASSERT_FALSE(network.empty());
+  EXPECT_TRUE(results_of("passing", "abcd") == network);
+}
+
+// Inf and NaN in exactly the elements concerned, whether a host or the switch brings them together.
+TEST(Bits, OfWhatIsNotFinite) {
+  constexpr std::size_t kCount = 200'003;
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  struct Special {
+    std::size_t at;
+    std::vector<std::pair<std::uint32_t, float>> values;  // by rank
+    float result;
+  };
+  const std::vector<Special> specials = {
+      {0, {{1, kNan}}, kNan},
+      {2111, {{0, kInf}}, kInf},
+      {2112, {{3, -kInf}}, -kInf},
+      {2113, {{0, kInf}, {1, -kInf}}, kNan},    // in one host
+      {70'000, {{1, kInf}, {2, -kInf}}, kNan},  // of two
+      {99'999, {{0, kInf}, {2, kInf}}, kInf},
+      {100'000, {{0, -kInf}, {3, kNan}}, kNan},
+      {kCount - 1, {{2, -kInf}, {3, -kInf}}, -kInf},
+  };
+  World world("passing", 4, placed("aabb"));
+  world.run([&](Communicator& comm) {
+    for (const DataType type : {DataType::float32, DataType::float16, DataType::bfloat16}) {
+      for (const Reduction reduction : {Reduction::sum, Reduction::average}) {
+        Bytes data(kCount * size_of(type));
+        fill(type, data.data(), kCount, comm.rank());
+        Bytes expected = data;
+        const auto put_special = [&](Bytes& where, std::size_t at, float value) {
+          if (type == DataType::float32) return put(type, where.data(), at, value);
+          const int infinity = type == DataType::float16 ? 0x7C00 : 0x7F80;
+          const int nan = type == DataType::float16 ? 0x7E00 : 0x7FC0;
+          const auto bits = static_cast<std::uint16_t>(std::isnan(value) ? nan
+                                                       : value > 0       ? infinity
+                                                                         : infinity | 0x8000);
+          std::memcpy(where.data() + 2 * at, &bits, 2);
+        };
+        for (std::size_t i = 0; i < kCount; ++i) {
+          double sum = 0;
+          for (std::uint32_t r = 0; r < comm.size(); ++r) sum += value_of(r, i);
+          put(type, expected.data(), i, reduction == Reduction::sum ? sum : sum / comm.size());
+        }
+        for (const Special& each : specials) {
+          put_special(expected, each.at, each.result);
+          for (const auto& [rank, value] : each.values) {
+            if (rank == comm.rank()) put_special(data, each.at, value);
+          }
+        }
+        const auto ended = comm.all_reduce(data.data(), data.data(), kCount, type, reduction).wait();
+        ASSERT_TRUE(ended) << ended.error().message;
+        for (std::size_t i = 0; i < kCount; ++i) {
+          const std::size_t width = size_of(type);
+          ASSERT_EQ(std::memcmp(data.data() + i * width, expected.data() + i * width, width), 0)
+              << to_string(type) << " " << to_string(reduction) << ", element " << i;
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace passing::test
