@@ -282,8 +282,11 @@ Expected<void> Engine::agree(const Expected<void>& own) {
       all = true;
       for (std::uint32_t r = 1; r < config_.size; ++r) tell(r, {.type = Control::Type::begin});
     }
-    const bool lost = !suspicions_.empty() && net::monotonic_now() >= suspicions_.front().due;
-    if (lost && !failure_) failure_ = suspicions_.front().error;
+    // Whoever else is lost, rank 0 will say so; he may have gone because of what is wrong.
+    for (const Suspicion& each : suspicions_) {
+      const bool ours = config_.rank == 0 || each.lost == std::uint32_t{0};
+      if (ours && !failure_ && net::monotonic_now() >= each.due) failure_ = each.error;
+    }
     return failure_.has_value() || begin_ || (all && mesh_->sends_pending() == 0);
   });
   if (failure_) return tl::unexpected(*std::exchange(failure_, std::nullopt));
