@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,6 +33,12 @@ Expected<std::unique_ptr<Engine>> Engine::create(Config config) {
   auto mailbox = Mailbox::create();
   if (!mailbox) return tl::unexpected(mailbox.error());
   engine->mailbox_ = std::move(*mailbox);
+  engine->nudge_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (engine->nudge_ < 0) {
+    return fail(ErrorCode::no_capacity,
+                fmt::format("rank {} cannot open an eventfd: {}{}", engine->config_.rank,
+                            std::strerror(errno), descriptor_remedy(errno)));
+  }
   engine->process_ = getpid();
   if (auto met = engine->meet(); !met) return tl::unexpected(met.error());
   engine->mailbox_->set_worker(engine.get());
@@ -48,6 +55,7 @@ Engine::~Engine() {
     mailbox_->wake();
     thread_.join();
   }
+  if (nudge_ >= 0) ::close(nudge_);
 }
 
 void Engine::run() {
@@ -79,7 +87,9 @@ void Engine::run() {
 // Does all that can be done now. `sources` are those of the last wait, or empty.
 void Engine::turn(std::span<const pollfd> sources) {
   take_post(!sources.empty() && sources[0].revents != 0);
-  if (strategy_) strategy_->progress(sources.size() > 2 ? sources.subspan(2) : std::span<const pollfd>());
+  if (strategy_)
+    strategy_->progress(sources.size() > kOwnSources ? sources.subspan(kOwnSources)
+                                                     : std::span<const pollfd>());
   if (mesh_ && (sources.empty() || sources[1].revents != 0)) {
     mesh_->progress();
     hear();

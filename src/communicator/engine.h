@@ -53,6 +53,8 @@ class Engine : private Worker {
   void free(void* data);
 
  private:
+  // The mailbox, the mesh and the nudge are the first sources of a wait.
+  static constexpr std::size_t kOwnSources = 3;
   // A collective that has begun.
   struct Running {
     StatePtr state;
@@ -110,7 +112,8 @@ class Engine : private Worker {
   bool work_in_host();
   void begin_in_host();
   void look(bool around);
-  void hand_back(bool woken);
+  void nudge() const;
+  void hand_back(bool nudged);
   void guarded(const std::function<void()>& body);
 
   // engine_faults.cc: what goes wrong
@@ -163,7 +166,8 @@ class Engine : private Worker {
   bool told_ = false;  // the failure came from another rank, which has told everyone
 
   std::atomic<bool> stop_ = false;
-  std::atomic<bool> polling_ = false;  // the thread waits for everything
+  std::atomic<bool> polling_ = false;  // the thread waits for everything,
+  int nudge_ = -1;                     // and this wakes it: an eventfd that nobody else reads
   std::atomic<bool> helping_ = false;  // another thread works,
   std::atomic<Time> helped_at_ = 0;    // or did, and left nothing over
   std::atomic<std::uint64_t> helps_ = 0;

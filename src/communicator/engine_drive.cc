@@ -6,6 +6,7 @@
 // worked lately: it looks again every kStandBack, and is woken at once when something is left over.
 #include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <numeric>
@@ -77,6 +78,10 @@ bool Engine::work(std::vector<pollfd>& sources) {
   lock.unlock();
   poll_for(sources, time);
   polling_ = false;
+  if (sources[2].revents != 0) {
+    std::uint64_t count = 0;
+    static_cast<void>(!::read(nudge_, &count, sizeof count));
+  }
   return false;
 }
 
@@ -107,6 +112,8 @@ Duration Engine::prepare(std::vector<pollfd>& sources) {
   sources.clear();
   sources.push_back({mailbox_->descriptor(), POLLIN, 0});
   sources.push_back({mesh_ ? mesh_->descriptor() : -1, POLLIN, 0});
+  // Whoever helps must not take what is meant for the thread, which looks at this only there.
+  sources.push_back({nudge_, static_cast<short>(helping_ ? 0 : POLLIN), 0});
   if (strategy_) strategy_->wait_on(sources);
   if (mesh_) mesh_->flush();
   // Writing may have ended transfers, or found that a peer has gone.
@@ -119,8 +126,8 @@ void Engine::work_until(const Operation::State& state) {
   ++helps_;
   helping_ = true;
   // The thread must not wait with timers of before.
-  const bool woken = polling_;
-  if (woken) mailbox_->wake();
+  const bool nudged = polling_;
+  if (nudged) nudge();
   guarded([&] {
     std::vector<pollfd> sources;
     unsigned looks = 0;
@@ -139,7 +146,7 @@ void Engine::work_until(const Operation::State& state) {
       }
     }
   });
-  hand_back(woken);
+  hand_back(nudged);
 }
 
 // If all that is under way needs only shared memory, so does whoever waits for it: sockets are looked at when
@@ -200,16 +207,20 @@ void Engine::begin_now(const Operation::State& state) {
   if (failure_ || resting_ || polling_) mailbox_->wake();
 }
 
+void Engine::nudge() const {
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(nudge_, &one, sizeof one));
+}
+
 // Something left over is for the thread, at once.
-void Engine::hand_back(bool woken) {
+void Engine::hand_back(bool nudged) {
   const bool more = stop_ || failure_ || inquiry_ || !queue_.empty() || !running_.empty() ||
                     !points_.empty() || !suspicions_.empty();
   helped_at_ = more ? 0 : net::monotonic_now();
   helping_ = false;
-  // One that still waits for everything has the timers of before, and does not know what is unannounced. If
-  // it has been woken it looks for itself, unless whoever helped has read the post before it: then it sleeps
-  // on, which is no matter where nothing is left over.
-  if (more || resting_ || (polling_ && (!woken || !unannounced_.empty()))) mailbox_->wake();
+  if (more || resting_) return mailbox_->wake();
+  // One that still waits for everything has the timers of before, and does not know what is unannounced.
+  if (polling_ && !nudged) nudge();
 }
 
 // Memory that there is not fails the group, not the process.

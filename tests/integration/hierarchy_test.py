@@ -64,14 +64,14 @@ class Hosts(Jobs):
         jobs = []
         for fault in (lambda rank: rank.process.kill(), stop):
             for strategy, layout, who in self.cases():
-                ranks = self.start(strategy, 4, 100_000, 1_000_000, job=f"early-{self.faults}", timeout="2", create="2", hosts=layout)
+                ranks = self.start(strategy, 4, 100_000, 1_000_000, job=f"early-{self.faults}", timeout="2", create="5", hosts=layout)
                 time.sleep(self.source.random() / 5)
                 fault(ranks[who])
                 jobs.append((strategy, layout, who, ranks, time.monotonic()))
         for strategy, layout, who, ranks, began in jobs:
             with self.subTest(strategy=strategy, layout=layout, who=who):
                 # It may never have come, or not to its host.
-                self.all_blame(others(ranks, who), rf"rank {who}\b", began + 2 + 2 + 8)
+                self.all_blame(others(ranks, who), rf"rank {who}\b", began + 5 + 2 + 8)
         for _, _, who, ranks, _ in jobs:
             resume(ranks[who])
             ranks[who].end(20)
