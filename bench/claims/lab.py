@@ -106,7 +106,7 @@ def peer_with_links(build, name, collective, elements, repeat, rate=None, in_fli
             command = ["env", "PASSING_STRATEGY=ps", *command]
             environment = {}
             arguments += ["--servers", "1"]
-        elif strategy != "in_network" and (strategy != "passing" or hosts == 1):
+        elif strategy != "in_network" and (strategy not in ("passing", "auto") or hosts == 1):
             environment["PASSING_DIRECTORY"] = "@SCRATCH@"
             arguments += ["--no-switch"]
     elif library == "gloo":

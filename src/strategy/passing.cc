@@ -150,13 +150,12 @@ Expected<void> check(const Setup& setup) {
 }
 
 // The lane of this rank: with the same rank of all other hosts, or, by racks, with the host in the same place
-// of each. None: there is one rack, or its hosts in other places do it.
+// of each. None: hosts in other places of the rack do it.
 Expected<std::unique_ptr<Uplink>> join(const Setup& setup, std::uint32_t lanes) {
   const Hosts& hosts = setup.hosts;
   const bool alone = hosts.most() == 1;
   const auto& racks = setup.racks;
-  if (racks && (racks->size() == 1 || racks->position >= racks->fewest())) return nullptr;
-  if (auto good = check(setup); !good) return tl::unexpected(good.error());
+  if (racks && racks->position >= racks->fewest()) return nullptr;
   const auto ranks = racks ? racks->column(hosts, racks->position, hosts.index) : hosts.row(hosts.index);
   net::Member::Options options = member_options(setup);
   options.size = static_cast<std::uint32_t>(ranks.size());
@@ -184,7 +183,11 @@ Expected<std::unique_ptr<Strategy>> make_passing(const Setup& setup) {
     if (!chosen) return tl::unexpected(chosen.error());
     lanes = *chosen;
   }
-  if (hosts.size() > 1 && hosts.index < lanes && (!setup.plan || setup.plan->uses_switch())) {
+  const bool across = setup.racks ? setup.racks->size() > 1 : hosts.size() > 1;
+  const bool switched = across && (!setup.plan || setup.plan->uses_switch());
+  // Also where this rank needs no way to the switch itself: all ranks say the same.
+  if (auto good = switched ? check(setup) : Expected<void>(); !good) return tl::unexpected(good.error());
+  if (switched && hosts.index < lanes) {
     auto joined = join(setup, lanes);
     if (!joined) return tl::unexpected(joined.error());
     uplink = std::move(*joined);
