@@ -16,8 +16,6 @@ constexpr std::size_t kTile = PASSING_BLOCK_ELEMENTS;
 
 std::size_t code(DataType type) { return static_cast<std::size_t>(type); }
 
-bool narrow(DataType type) { return type == DataType::float16 || type == DataType::bfloat16; }
-
 }  // namespace
 
 bool Sum::possible(DataType type, Reduction reduction) {
@@ -26,8 +24,7 @@ bool Sum::possible(DataType type, Reduction reduction) {
          numeric::kernels().combine[code(type)][r] != nullptr;
 }
 
-Sum::Sum(DataType type, Reduction reduction)
-    : type_(type), wide_(narrow(type) ? DataType::float32 : type), reduction_(reduction) {
+Sum::Sum(DataType type, Reduction reduction) : type_(type), wide_(wide_type(type)), reduction_(reduction) {
   PASSING_ASSERT(possible(type, reduction));
 }
 

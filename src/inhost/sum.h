@@ -10,6 +10,11 @@
 
 namespace passing::inhost {
 
+/// What sums of a type are made in: float16 and bfloat16 are combined in float32.
+constexpr DataType wide_type(DataType type) {
+  return type == DataType::float16 || type == DataType::bfloat16 ? DataType::float32 : type;
+}
+
 /// ((x_0 op x_1) op x_2) op ..., element by element. Not for several threads at a time: it has scratch
 /// memory.
 class Sum {
@@ -17,7 +22,6 @@ class Sum {
   static bool possible(DataType type, Reduction reduction);
   Sum(DataType type, Reduction reduction);
 
-  /// float16 and bfloat16 are combined in float32.
   DataType wide() const { return wide_; }
   /// `out`, in the wide type, may be one of the sources only if that is the type itself.
   void add(std::span<const std::byte* const> sources, std::size_t count, void* out);

@@ -1,6 +1,7 @@
 // Strategies that sum in the host first, then across hosts: docs/collectives.md.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <list>
 #include <memory>
@@ -36,6 +37,11 @@ class Across {
 
 /// How many stripes there can be: what the settings say, or as many as every host has ranks, at most 4.
 Expected<std::uint32_t> lanes_of(const Setup& setup);
+
+/// So many ranks of a host are worth a stripe each, if that is to have `stripe_bytes`.
+inline std::uint32_t owners_for(const Call& call, std::size_t stripe_bytes, std::uint32_t lanes) {
+  return static_cast<std::uint32_t>(std::clamp<std::size_t>(call.bytes() / stripe_bytes, 1, lanes));
+}
 
 /// The host's half, and what drives both. Derived classes say how it goes on from there.
 class Hierarchical : public Strategy {

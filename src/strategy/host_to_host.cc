@@ -29,22 +29,20 @@ class RingHierarchical : public Hierarchical {
 
 Task HostToHost::carry(Context& context, const Call& call, const Leg& leg) {
   const Signature& what = call.signature;
-  const inhost::Sum sum(what.type, what.reduction);
+  const DataType wide = inhost::wide_type(what.type);
   if (leg.first == 0) context.narrow(hosts_.row(hosts_.index));
   Call inner;
   inner.signature = {.kind = Kind::all_reduce,
-                     .type = sum.wide(),
+                     .type = wide,
                      .reduction = what.reduction == Reduction::average ? Reduction::sum : what.reduction,
                      .count = leg.count};
   inner.input = leg.sums;
-  inner.output = sum.wide() == what.type ? leg.results : const_cast<void*>(leg.sums);
+  inner.output = wide == what.type ? leg.results : const_cast<void*>(leg.sums);
   co_await reduce(context, inner, static_cast<std::uint32_t>(leg.first / this->leg(call) % kLegs));
   finish_host_sums(what.type, what.reduction, ranks_, inner.output, leg.count, leg.results);
 }
 
-std::uint32_t RingOfHosts::owners(const Call& call) const {
-  return static_cast<std::uint32_t>(std::clamp<std::size_t>(call.bytes() / kStripeBytes, 1, lanes_));
-}
+std::uint32_t RingOfHosts::owners(const Call& call) const { return owners_for(call, kStripeBytes, lanes_); }
 
 std::size_t RingOfHosts::leg(const Call& call) const {
   // Alone in every host there is nothing to overlap with: the plain ring.

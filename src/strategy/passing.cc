@@ -29,9 +29,7 @@ class SwitchAcross : public Across {
   SwitchAcross(Uplink* uplink, std::uint32_t ranks, std::uint32_t lanes, bool alone)
       : uplink_(uplink), ranks_(ranks), lanes_(lanes), alone_(alone) {}
 
-  std::uint32_t owners(const Call& call) const override {
-    return static_cast<std::uint32_t>(std::clamp<std::size_t>(call.bytes() / kStripeBytes, 1, lanes_));
-  }
+  std::uint32_t owners(const Call& call) const override { return owners_for(call, kStripeBytes, lanes_); }
   // Alone in every host there is nothing to overlap with.
   std::size_t leg(const Call& call) const override {
     return alone_ ? call.signature.count : kLegBlocks * kBlock;
@@ -41,7 +39,7 @@ class SwitchAcross : public Across {
     const DataType type = call.signature.type;
     return uplink_->sum(context, call.signature,
                         {.elements = leg.count,
-                         .wide = inhost::Sum(type, call.signature.reduction).wide() != type,
+                         .wide = inhost::wide_type(type) != type,
                          .divisor = ranks_,
                          .input = leg.sums,
                          .output = leg.results,

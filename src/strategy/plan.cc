@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "inhost/sum.h"
 #include "strategy/reduce.h"
 
 namespace passing::strategy {
@@ -22,8 +23,6 @@ constexpr double kSwitch = 1490.0 / 1408;
 constexpr double kInHost = 16e9;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-bool is_narrow(DataType type) { return type == DataType::float16 || type == DataType::bfloat16; }
-
 const char* name_of(Way way) {
   switch (way) {
     case Way::in_host: return "in the host";
@@ -38,7 +37,7 @@ const char* name_of(Way way) {
 
 double Plan::seconds(Way way, const Signature& what) const {
   // Sums of narrow floats travel as float32, to the switch as int32.
-  const std::size_t width = is_narrow(what.type) ? sizeof(float) : size_of(what.type);
+  const std::size_t width = size_of(inhost::wide_type(what.type));
   const auto bits = 8.0 * static_cast<double>(what.count * width);
   const auto all = static_cast<double>(hosts);
   const double link = link_rate * 1e9;

@@ -77,7 +77,7 @@ class ServersAcross : public Across {
   std::size_t legs_at_once() const override { return 1; }
   Task carry(Context& context, const Call& call, const Leg& leg) override {
     const void* sums = leg.sums;
-    if (inhost::Sum(call.signature.type, call.signature.reduction).wide() != call.signature.type) {
+    if (inhost::wide_type(call.signature.type) != call.signature.type) {
       finish_host_sums(call.signature.type, Reduction::sum, 1, sums, leg.count, leg.results);
       sums = leg.results;
     }

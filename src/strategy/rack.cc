@@ -37,12 +37,10 @@ RackAcross::Part RackAcross::part(const Call& call, const Leg& leg, std::size_t 
   const std::size_t blocks = (leg.count + kBlock - 1) / kBlock;
   const std::size_t begin = std::min(leg.count, blocks * position / owners * kBlock);
   const std::size_t end = std::min(leg.count, blocks * (position + 1) / owners * kBlock);
-  return {begin, end - begin, size_of(inhost::Sum(what.type, what.reduction).wide()), size_of(what.type)};
+  return {begin, end - begin, size_of(inhost::wide_type(what.type)), size_of(what.type)};
 }
 
-std::uint32_t RackAcross::owners(const Call& call) const {
-  return static_cast<std::uint32_t>(std::clamp<std::size_t>(call.bytes() / kStripeBytes, 1, lanes_));
-}
+std::uint32_t RackAcross::owners(const Call& call) const { return owners_for(call, kStripeBytes, lanes_); }
 
 std::size_t RackAcross::leg(const Call& /*call*/) const { return racks_.fewest() * kPartBlocks * kBlock; }
 
@@ -73,7 +71,7 @@ Task RackAcross::finish_own(Context& context, const Call& call, const Leg& leg, 
   const Part own = part(call, leg, racks_.position);
   if (own.count == 0) co_return;
   const std::uint64_t number = racks_.size() > 1 ? uplink_->take_number() : 0;
-  const DataType wide = inhost::Sum(what.type, what.reduction).wide();
+  const DataType wide = inhost::wide_type(what.type);
   const Reduction reduction = what.reduction == Reduction::average ? Reduction::sum : what.reduction;
   const std::uint32_t hosts = context.size();
   const Scratch theirs = context.scratch(hosts * own.sum_bytes());

@@ -1,5 +1,5 @@
-// Sums on their way up a tree and results on their way down, piece by piece: what parameter servers, shards
-// and the leaders of hosts have in common.
+// Sums on their way up a tree and results on their way down, piece by piece: what parameter servers
+// and shards have in common.
 #pragma once
 
 #include <cstdint>
