@@ -21,17 +21,19 @@ struct Config {
   std::uint32_t local_rank = 0;  ///< PASSING_LOCAL_RANK: among the ranks of this host
   std::uint32_t local_size = 1;  ///< PASSING_LOCAL_SIZE
   std::string job = "default";   ///< PASSING_JOB, or the launcher's; the same on all ranks, and theirs alone
-  std::string host;  ///< PASSING_HOST: ranks with the same label share memory; empty: the host name
+  std::string host;  ///< PASSING_HOST: ranks with the same label share memory; empty on all ranks of a
+                     ///< machine: those that can, by its boot id, network namespace and user
   std::string rack;  ///< PASSING_RACK: hosts with the same label are below one switch of the network
   std::string local_domain = "host";  ///< PASSING_LOCAL_DOMAIN: who sums before the switch does: host, or
-                                      ///< rack, where the links between racks are thin
+                                      ///< rack, where the links between racks are thin (passing, auto)
   std::string address;   ///< PASSING_ADDRESS: the IP that other ranks reach this one by; empty: chosen
   std::string strategy;  ///< PASSING_STRATEGY: see strategies(); empty: auto
 
   /// How ranks find each other: the first of these that is set.
   Exchange exchange;       ///< a function of yours: over MPI, a torch Store, ...
   std::string directory;   ///< PASSING_DIRECTORY: one that all ranks share
-  std::string controller;  ///< PASSING_CONTROLLER: HOST:PORT of the switch; in_network needs it in any case
+  std::string controller;  ///< PASSING_CONTROLLER: HOST:PORT of the switch; in_network, and passing on
+                           ///< several hosts, need it in any case
   std::string token;  ///< PASSING_TOKEN, or the content of PASSING_TOKEN_FILE: the job's shared secret, 8
                       ///< characters or more
 
@@ -43,9 +45,9 @@ struct Config {
       60'000};              ///< PASSING_CREATE_TIMEOUT, in seconds: to find all ranks
   std::uint32_t lanes = 0;  ///< PASSING_LANES: to the switch. In passing and ring_hierarchical, stripes of a
                             ///< tensor, 1 to the fewest ranks of a host. 0: chosen, at most 4
-  /// What auto goes by, in Gbit/s: PASSING_LINK_RATE, of a host's link, each way; 0: the slowest that the
-  /// hosts' interfaces say, or 10. PASSING_SWITCH_RATE, what the switch takes in from all hosts together: of
-  /// a server with a single NIC, its rate; 0: 12, what a processor can sum.
+  /// What auto goes by, in Gbit/s: PASSING_LINK_RATE, of a host's link each way, or with racks of an uplink;
+  /// 0: the slowest that the hosts' interfaces say, or 10. PASSING_SWITCH_RATE, what the switch takes in from
+  /// all hosts together: of a server with a single NIC, its rate; 0: 12, what a processor can sum.
   double link_rate = 0;
   double switch_rate = 0;
   std::size_t shared_bytes = 64 << 20;  ///< PASSING_SHARED_BYTES: of memory that this rank shares with others

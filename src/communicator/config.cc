@@ -58,6 +58,12 @@ Expected<void> check_strategy(const Config& c) {
     return refuse(
         fmt::format("local_domain is '{}': must be host or rack (PASSING_LOCAL_DOMAIN)", c.local_domain));
   }
+  if (c.local_domain == "rack" && strategy != "auto" && strategy != "passing") {
+    return refuse(fmt::format(
+        "local_domain is 'rack' but the strategy '{}' has no racks: set PASSING_STRATEGY to passing "
+        "or auto, or PASSING_LOCAL_DOMAIN to host",
+        strategy));
+  }
   if (c.local_domain == "rack" && c.rack.empty() && c.size > 1) {
     return refuse(
         "local_domain is 'rack' but rack is empty: set PASSING_RACK to the label of this host's rack");

@@ -223,6 +223,7 @@ Expected<void> Engine::meet() {
   if (config_.strategy == "auto") {
     plan_ = strategy::Plan{.hosts = setup.hosts.size(),
                            .ranks = config_.size,
+                           .racks = setup.racks ? setup.racks->size() : 0,
                            .has_switch = all->front().has_switch,
                            .link_rate = slowest_link(*all),
                            .switch_rate = all->front().switch_rate};

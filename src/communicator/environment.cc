@@ -170,10 +170,12 @@ Expected<void> read_token(std::string& token) {
   return {};
 }
 
-// Settings whose variable is PASSING_ and their name.
+// Every setting has a variable, PASSING_ and its name. Launchers may say these too: read above.
+constexpr std::string_view kReadElsewhere[] = {"rank", "size", "local_rank", "local_size", "job", "token"};
+
 Expected<void> read_plain(Config& config) {
-  for (const char* name : {"host", "address", "strategy", "directory", "controller", "timeout",
-                           "create_timeout", "lanes", "slots", "servers"}) {
+  for (const char* name : setting_names()) {
+    if (std::ranges::find(kReadElsewhere, name) != std::end(kReadElsewhere)) continue;
     std::string set_by = std::string("PASSING_") + name;
     for (char& c : set_by) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     const auto value = variable(set_by.c_str());

@@ -1,6 +1,7 @@
 #include "communicator/settings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cctype>
 #include <cmath>
@@ -89,12 +90,17 @@ constexpr Setting kSettings[] = {
 };
 
 tl::unexpected<Error> unknown_setting(const char* name) {
-  std::string names;
-  for (const Setting& each : kSettings) names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
-  return fail(ErrorCode::invalid_argument, fmt::format("unknown setting '{}'; there are {}", name, names));
+  return fail(ErrorCode::invalid_argument,
+              fmt::format("unknown setting '{}'; there are {}", name, fmt::join(setting_names(), ", ")));
 }
 
 }  // namespace
+
+std::vector<const char*> setting_names() {
+  std::vector<const char*> names;
+  for (const Setting& each : kSettings) names.push_back(each.name);
+  return names;
+}
 
 std::optional<std::chrono::milliseconds> milliseconds_of(double seconds) {
   if (!(seconds > 0 && seconds <= kLongestTimeout)) return std::nullopt;  // NaN is neither

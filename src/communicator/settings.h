@@ -17,6 +17,9 @@ namespace passing {
 /// are validate()'s business.
 Expected<void> set_by_name(Config& config, const char* name, const char* value, const char* shown = nullptr);
 
+/// Of all settings that have one.
+std::vector<const char*> setting_names();
+
 /// The strategy, or the one that an empty setting stands for.
 std::string chosen_strategy(const Config& config);
 

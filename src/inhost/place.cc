@@ -98,6 +98,21 @@ Expected<std::vector<std::uint32_t>> neighbours(const std::vector<Place>& places
   const auto within_reach = [&](const Place& other) {
     return other.boot == own.boot && other.network == own.network && other.user == own.user;
   };
+  // Labels make several hosts of one machine, or none: a rank that lacks one was forgotten.
+  std::optional<std::uint32_t> labelled;
+  std::optional<std::uint32_t> bare;
+  for (std::uint32_t r = 0; r < places.size(); ++r) {
+    auto& first = places[r].label.empty() ? bare : labelled;
+    if (!first && within_reach(places[r])) first = r;
+  }
+  if (labelled && bare) {
+    return fail(
+        ErrorCode::disagreement,
+        fmt::format("rank {} has the host label '{}', rank {} on the same machine has none; give both "
+                    "a label (PASSING_HOST), or neither",
+                    *labelled, places[*labelled].label, *bare),
+        {static_cast<std::uint16_t>(*labelled), static_cast<std::uint16_t>(*bare)});
+  }
   std::vector<std::uint32_t> host;
   for (std::uint32_t r = 0; r < places.size(); ++r) {
     if (places[r].label == own.label && (!own.label.empty() || within_reach(places[r]))) host.push_back(r);

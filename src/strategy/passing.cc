@@ -138,11 +138,12 @@ Expected<void> check(const Setup& setup) {
                     "(PASSING_TOKEN or PASSING_TOKEN_FILE)",
                     setup.config.token.size(), net::kShortestToken));
   }
-  if (setup.hosts.size() > PASSING_MAX_MEMBERS) {
+  if (const std::size_t members = setup.racks ? setup.racks->size() : setup.hosts.size();
+      members > PASSING_MAX_MEMBERS) {
     return fail(ErrorCode::invalid_argument,
-                fmt::format("there are {} hosts: the switch takes at most {}; set PASSING_STRATEGY to "
+                fmt::format("there are {} {}: the switch takes at most {}; set PASSING_STRATEGY to "
                             "ring_hierarchical",
-                            setup.hosts.size(), PASSING_MAX_MEMBERS));
+                            members, setup.racks ? "racks" : "hosts", PASSING_MAX_MEMBERS));
   }
   return {};
 }

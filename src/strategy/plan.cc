@@ -8,6 +8,7 @@
 
 #include "inhost/sum.h"
 #include "strategy/reduce.h"
+#include "wire/wire.h"
 
 namespace passing::strategy {
 namespace {
@@ -16,9 +17,9 @@ namespace {
 constexpr double kStep = 30e-6;
 // A tensor's first result from the switch: its scale goes first.
 constexpr double kRoundTrips = 150e-6;
-// Headers: 1448 of 1514 bytes are TCP's payload, 1408 of 1490 ours.
+// Headers: 1448 of 1514 bytes are TCP's payload, 1408 of 1486 ours.
 constexpr double kMesh = 1514.0 / 1448;
-constexpr double kSwitch = 1490.0 / 1408;
+constexpr double kSwitch = 1486.0 / 1408;
 // Sums in the host, in bits per second, where nothing overlaps with them.
 constexpr double kInHost = 16e9;
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -46,19 +47,26 @@ double Plan::seconds(Way way, const Signature& what) const {
   switch (way) {
     case Way::in_host: return hosts == 1 ? 0 : kNever;
     case Way::network: {
-      if (hosts == 1 || !has_switch || route(what.type, what.reduction) != Route::network) return kNever;
-      // Behind one NIC, or one processor, it takes in what all hosts send: a parameter server's incast.
+      const std::size_t members = racks == 0 ? hosts : racks;
+      if (hosts == 1 || route(what.type, what.reduction) != Route::network) return kNever;
+      if (members > 1 && (!has_switch || members > PASSING_MAX_MEMBERS)) return kNever;
+      // The hosts of a rack send each other their parts, and the results.
+      const double in_rack = racks == 0 ? 0 : 2 * std::ceil(all / static_cast<double>(racks) - 1) * kStep;
+      if (members == 1) return in_rack + twice;
+      // Behind one NIC, or one processor, it takes in what all members send: a parameter server's incast.
       // Narrow floats travel as int32.
-      const double rate = std::min(link, switch_rate * 1e9 / all);
-      return kRoundTrips + bits * kSwitch / rate;
+      const double rate = std::min(link, switch_rate * 1e9 / static_cast<double>(members));
+      return in_rack + kRoundTrips + bits * kSwitch / rate;
     }
     case Way::ring: return hosts == 1 ? kNever : 2 * (all - 1) * kStep + twice;
     case Way::doubling: {
       if (hosts == 1) return kNever;
       const bool cube = std::has_single_bit(hosts);
       // Hosts beyond a power of two give and get everything.
-      const double extra = cube ? 0 : 2 * bits * kMesh / link + 2 * kStep;
-      return 2 * steps * kStep + twice + extra + bits / kInHost;
+      const double extra = cube ? 0 : 2 * bits * kMesh / link;
+      // Partners may all be in other racks, and share its uplink.
+      const double sharing = racks == 0 ? 1 : std::ceil(all / static_cast<double>(racks));
+      return (2 * steps + (cube ? 0 : 2)) * kStep + sharing * (twice + extra) + bits / kInHost;
     }
   }
   return kNever;
@@ -87,15 +95,19 @@ std::string Plan::explain(const Signature& what) const {
   const Way chosen = choose(what);
   std::string text =
       fmt::format("{}: {}; {} ranks on {} hosts", what.describe(), name_of(chosen), ranks, hosts);
+  if (racks > 0) text += fmt::format(" in {} racks", racks);
   if (chosen == Way::in_host) return text + ", which need no network";
   text += fmt::format(
-      ", links of {:g} Gbit/s, {}", link_rate,
+      ", {} of {:g} Gbit/s, {}", racks > 0 ? "uplinks" : "links", link_rate,
       has_switch ? fmt::format("a switch that takes in {:g} Gbit/s in all", switch_rate) : "no switch");
   for (const Way way : {Way::network, Way::ring, Way::doubling}) {
     const double time = seconds(way, what);
     if (time == kNever) continue;
     text += fmt::format("; {} takes at least {:.3g} ms", name_of(way), time * 1e3);
   }
+  if (const std::size_t members = racks == 0 ? hosts : racks; has_switch && members > PASSING_MAX_MEMBERS)
+    text +=
+        fmt::format("; the switch takes at most {} {}", PASSING_MAX_MEMBERS, racks == 0 ? "hosts" : "racks");
   if (has_switch && route(what.type, what.reduction) != Route::network)
     text += fmt::format("; the switch cannot do a {} of {}", to_string(what.reduction), to_string(what.type));
   return text;

@@ -20,8 +20,9 @@ enum class Way : std::uint8_t {
 struct Plan {
   std::size_t hosts = 1;
   std::size_t ranks = 1;  ///< in all
+  std::size_t racks = 0;  ///< whose hosts sum before the switch does; 0: hosts go there themselves
   bool has_switch = false;
-  double link_rate = 10;    ///< Gbit/s of a host, each way
+  double link_rate = 10;    ///< Gbit/s of a host, each way; with racks, of a rack's uplink
   double switch_rate = 12;  ///< Gbit/s that the switch takes in from all hosts together
 
   Way choose(const Signature& what) const;

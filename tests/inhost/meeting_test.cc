@@ -53,10 +53,20 @@ TEST(Places, Neighbours) {
   EXPECT_EQ(*neighbours(all, 4), (List{1, 4}));
   EXPECT_EQ(*neighbours(all, 3), (List{3}));
   // Several hosts on one machine.
-  all = {place("x", "a"), place("x", "b"), place("x", "a"), place("x", "")};
+  all = {place("x", "a"), place("x", "b"), place("x", "a"), place("y", "")};
   EXPECT_EQ(*neighbours(all, 2), (List{0, 2}));
   EXPECT_EQ(*neighbours(all, 1), (List{1}));
   EXPECT_EQ(*neighbours(all, 3), (List{3}));
+  // A label that was forgotten.
+  all = {place("x", "a"), place("x", "b"), place("y", ""), place("x", "")};
+  for (const std::uint32_t rank : {0, 1, 3}) {
+    const auto refused = neighbours(all, rank);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().message,
+              "rank 0 has the host label 'a', rank 3 on the same machine has none; give both a label "
+              "(PASSING_HOST), or neither");
+    EXPECT_EQ(refused.error().members, (Ranks{0, 3}));
+  }
 }
 
 TEST(Places, ThatCannotShare) {

@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "communicator/settings.h"
 #include "passing/config.h"
 
 extern char** environ;
@@ -205,7 +208,7 @@ TEST_F(Environment, EverySettingIsRead) {
   set("PASSING_JOB", "train");
   set("PASSING_HOST", "gpu4");
   set("PASSING_ADDRESS", "10.1.2.3");
-  set("PASSING_STRATEGY", "in_network");
+  set("PASSING_STRATEGY", "passing");
   set("PASSING_DIRECTORY", "/shared/here");
   set("PASSING_CONTROLLER", "tor1:9001");
   set("PASSING_TOKEN", "a token for tests");
@@ -214,11 +217,16 @@ TEST_F(Environment, EverySettingIsRead) {
   set("PASSING_LANES", "2");
   set("PASSING_SLOTS", "128");
   set("PASSING_SERVERS", "ps0:9100,ps1:9100");
+  set("PASSING_RACK", "r7");
+  set("PASSING_LOCAL_DOMAIN", "rack");
+  set("PASSING_SHARED_BYTES", "1000000");
+  set("PASSING_LINK_RATE", "0.2");
+  set("PASSING_SWITCH_RATE", "400");
   const auto config = Config::from_environment().value();
   EXPECT_EQ(config.job, "train");
   EXPECT_EQ(config.host, "gpu4");
   EXPECT_EQ(config.address, "10.1.2.3");
-  EXPECT_EQ(config.strategy, "in_network");
+  EXPECT_EQ(config.strategy, "passing");
   EXPECT_EQ(config.directory, "/shared/here");
   EXPECT_EQ(config.controller, "tor1:9001");
   EXPECT_EQ(config.token, "a token for tests");
@@ -227,7 +235,29 @@ TEST_F(Environment, EverySettingIsRead) {
   EXPECT_EQ(config.lanes, 2U);
   EXPECT_EQ(config.slots, 128U);
   EXPECT_EQ(config.servers, "ps0:9100,ps1:9100");
+  EXPECT_EQ(config.rack, "r7");
+  EXPECT_EQ(config.local_domain, "rack");
+  EXPECT_EQ(config.shared_bytes, 1'000'000U);
+  EXPECT_EQ(config.link_rate, 0.2);
+  EXPECT_EQ(config.switch_rate, 400);
   EXPECT_TRUE(config.validate());
+}
+
+// A setting that is added is read, or this fails: what is set to nonsense is complained of.
+TEST_F(Environment, NoSettingIsForgotten) {
+  set_ranks("0", "1");
+  const std::vector<std::string> texts = {"job",      "host",      "rack",       "local_domain", "address",
+                                          "strategy", "directory", "controller", "token",        "servers"};
+  for (const std::string name : setting_names()) {
+    std::string variable = "PASSING_" + name;
+    std::ranges::transform(variable, variable.begin(), [](unsigned char c) { return std::toupper(c); });
+    if (std::ranges::find(texts, name) != texts.end()) continue;
+    if (name == "local_rank") set("PASSING_LOCAL_SIZE", "1");
+    if (name == "local_size") set("PASSING_LOCAL_RANK", "0");
+    set(variable.c_str(), "nonsense");
+    EXPECT_EQ(complaint().find(variable + " is 'nonsense'"), 0U) << variable << ": " << complaint();
+    set(variable.c_str(), name == "rank" || name == "local_rank" ? "0" : "1");
+  }
 }
 
 TEST_F(Environment, TimesAreSeconds) {

@@ -57,6 +57,32 @@ TEST(Plan, KnowsIncast) {
   EXPECT_FALSE(plan.uses_switch());
 }
 
+// The switch has room for 64 members: hosts, or racks of them.
+TEST(Plan, GoesWithoutASwitchThatIsTooSmall) {
+  Plan plan{.hosts = 65, .ranks = 65, .has_switch = true, .link_rate = 0.1};
+  EXPECT_FALSE(plan.uses_switch());
+  EXPECT_NE(plan.explain(tensor(4)).find("; the switch takes at most 64 hosts"), std::string::npos);
+  plan.racks = 16;
+  EXPECT_TRUE(plan.uses_switch());
+  plan.racks = 65;
+  EXPECT_FALSE(plan.uses_switch());
+}
+
+// Hosts of a rack share its uplink.
+TEST(Plan, KnowsRacks) {
+  Plan plan{.hosts = 8, .ranks = 8, .racks = 2, .has_switch = true, .link_rate = 0.1};
+  EXPECT_EQ(plan.choose(tensor(16 << 20)), Way::network);
+  EXPECT_EQ(
+      plan.explain(tensor(16'000'000)),
+      "all_reduce of 4000000 float32 (sum): passing; 8 ranks on 8 hosts in 2 racks, uplinks of 0.1 Gbit/s, "
+      "a switch that takes in 12 Gbit/s in all; passing takes at least 1.35e+03 ms; ring_hierarchical takes "
+      "at least 2.34e+03 ms; halving and doubling among hosts takes at least 9.38e+03 ms");
+  plan.has_switch = false;
+  EXPECT_EQ(plan.choose(tensor(16 << 20)), Way::ring);
+  plan.racks = 1;  // no switch needed
+  EXPECT_NE(plan.choose(tensor(16 << 20)), Way::in_host);
+}
+
 TEST(Plan, LeavesToTheSwitchWhatItCanDo) {
   const Plan plan{.hosts = 4, .ranks = 16, .has_switch = true, .link_rate = 1};
   EXPECT_EQ(plan.choose(tensor(16 << 20)), Way::network);
@@ -70,7 +96,7 @@ TEST(Plan, ExplainsItself) {
   EXPECT_EQ(
       plan.explain(tensor(16'000'000)),
       "all_reduce of 4000000 float32 (sum): passing; 8 ranks on 4 hosts, links of 1 Gbit/s, a switch that "
-      "takes in 12 Gbit/s in all; passing takes at least 136 ms; ring_hierarchical takes at least 201 ms; "
+      "takes in 12 Gbit/s in all; passing takes at least 135 ms; ring_hierarchical takes at least 201 ms; "
       "halving and doubling among hosts takes at least 209 ms");
   EXPECT_EQ((Plan{.hosts = 1, .ranks = 4}.explain(tensor(4))),
             "all_reduce of 1 float32 (sum): in the host; 4 ranks on 1 hosts, which need no network");
