@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "inhost/sum.h"
 #include "strategy/reduce.h"
@@ -80,15 +82,24 @@ Way Plan::choose(const Signature& what) const {
   return best;
 }
 
+// Times grow in straight lines with the count, and all that the switch sums has the same width there: if it
+// is the fastest anywhere, it is so for one element, for very many, or where the two others are equally fast.
 bool Plan::uses_switch() const {
-  for (std::uint64_t count = 1; count <= std::uint64_t{1} << 30; count *= 2) {
-    if (choose({.kind = Kind::all_reduce,
-                .type = DataType::float32,
-                .reduction = Reduction::sum,
-                .count = count}) == Way::network)
-      return true;
+  const auto sums = [](std::uint64_t count) {
+    return Signature{
+        .kind = Kind::all_reduce, .type = DataType::float32, .reduction = Reduction::sum, .count = count};
+  };
+  constexpr std::uint64_t kMany = std::uint64_t{1} << 40;
+  const auto ahead = [&](std::uint64_t count) {
+    return seconds(Way::ring, sums(count)) - seconds(Way::doubling, sums(count));
+  };
+  std::vector<std::uint64_t> counts{0, 1, kMany};
+  const double slope = (ahead(kMany) - ahead(0)) / static_cast<double>(kMany);
+  if (const double meet = -ahead(0) / slope; meet > 0 && meet < static_cast<double>(kMany)) {
+    const auto where = static_cast<std::uint64_t>(meet);
+    counts.insert(counts.end(), {where, where + 1});
   }
-  return false;
+  return std::ranges::any_of(counts, [&](auto count) { return choose(sums(count)) == Way::network; });
 }
 
 std::string Plan::explain(const Signature& what) const {

@@ -83,6 +83,22 @@ TEST(Plan, KnowsRacks) {
   EXPECT_NE(plan.choose(tensor(16 << 20)), Way::in_host);
 }
 
+// Whoever never goes to the switch does not join it: then nothing may be sent there. 50 and 70 Gbit/s choose
+// it for some 30,000 elements only.
+TEST(Plan, KnowsWhetherAnySizeGoesToTheSwitch) {
+  for (const std::size_t hosts : {2, 3, 4, 8, 31, 64}) {
+    for (const auto& [link, rate] :
+         {std::pair{50.0, 70.0}, {100.0, 95.0}, {25.0, 46.0}, {10.0, 22.6}, {400.0, 125.0}, {1.0, 1.9}}) {
+      const Plan plan{
+          .hosts = hosts, .ranks = hosts, .has_switch = true, .link_rate = link, .switch_rate = rate};
+      bool any = false;
+      for (double count = 1; count < 1e9; count = count * 1.01 + 1)
+        any = any || plan.choose(tensor(4 * static_cast<std::uint64_t>(count))) == Way::network;
+      EXPECT_EQ(plan.uses_switch(), any) << hosts << " hosts, " << link << " and " << rate << " Gbit/s";
+    }
+  }
+}
+
 TEST(Plan, LeavesToTheSwitchWhatItCanDo) {
   const Plan plan{.hosts = 4, .ranks = 16, .has_switch = true, .link_rate = 1};
   EXPECT_EQ(plan.choose(tensor(16 << 20)), Way::network);
