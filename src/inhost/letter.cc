@@ -53,8 +53,12 @@ bool post(int socket, const Letter& letter, const std::vector<int>& enclosed) {
     std::memcpy(CMSG_DATA(header), enclosed.data(), enclosed.size() * sizeof(int));
   }
   ssize_t sent = 0;
-  do sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
-  while (sent < 0 && errno == EINTR);
+  // So many descriptors may be on their way at once; those who are to have them are about to take them.
+  for (int patience = 2000; patience > 0; --patience) {
+    sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
+    if (sent >= 0 || (errno != EINTR && errno != ETOOMANYREFS && errno != EAGAIN)) break;
+    if (errno != EINTR) ::usleep(1000);
+  }
   return sent == static_cast<ssize_t>(data.size());
 }
 

@@ -172,7 +172,11 @@ class Leader {
   void greet() {
     std::erase_if(strangers_, [&](Stranger& stranger) {
       auto letter = open_letter(stranger.socket.get());
-      if (!letter) return true;
+      if (!letter) {
+        // Too few descriptors here, not there.
+        if (letter.error().code == ErrorCode::no_capacity) trouble_ = about(visitor_, 0, letter.error());
+        return true;
+      }
       if (letter->subject == Subject::trouble && letter->error.message.empty()) return false;
       if (letter->group != visitor_.group || letter->index == 0 || letter->index >= seats_.size() ||
           seats_[letter->index].socket)

@@ -275,7 +275,7 @@ Awaited Operation::awaited(bool sums, bool results) const {
   if (given_ < cut_.pieces() && host_.count(given) == next && next >= kSlots)
     awaited.least[added] = next - kSlots + 1;
   if (direct_) {
-    if (taken_ < given_) awaited.least[given] = first_ + taken_ + 1;
+    if (taken_ < given_ && host_.count(taken) == first_ + taken_) awaited.least[given] = first_ + taken_ + 1;
     return awaited;
   }
   const bool adds = added_ < given_ && host_.count(added) == first_ + added_;

@@ -240,7 +240,10 @@ void Hierarchical::work_in_host(Duration limit) {
   while (passages_.size() == before && !host_->trouble()) {
     if (!restless_) {
       const Duration left = end - inhost::now();
-      if (left <= 0) return;
+      if (left <= 0) {
+        host_->look();  // a neighbour may have died: nobody else looks meanwhile
+        return step_all();
+      }
       host_->nap(awaited(), left);
     }
     step_all();
@@ -251,7 +254,8 @@ void Hierarchical::wait_on(std::vector<pollfd>& sources) {
   if (!host_ || reported_) return;
   if (!restless_) {
     asleep_ = true;
-    restless_ = !host_->sleep(awaited());
+    // With nobody to be told, a neighbour's death is no reason to stay awake.
+    restless_ = !host_->sleep(awaited()) && !passages_.empty();
   }
   sources.push_back({host_->descriptor(), POLLIN, 0});
 }
