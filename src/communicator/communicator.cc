@@ -427,7 +427,11 @@ Expected<std::optional<Communicator>> Communicator::split(int color, int key) {
   };
   auto part = create(config);
   // A group of one needs no exchange, and one that could not be made must not keep the others waiting.
-  if (!exchanged) static_cast<void>(impl_->exchange(""));
+  if (!exchanged) {
+    const Introduction excuse{.version = PASSING_VERSION_STRING,
+                              .trouble = part ? "it is alone" : part.error().message};
+    static_cast<void>(impl_->exchange(excuse.encode()));
+  }
   if (!part) return tl::unexpected(part.error());
   return std::optional<Communicator>(std::move(*part));
 }

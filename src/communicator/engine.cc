@@ -125,9 +125,10 @@ void Engine::take_post(bool readable) {
       fail_group({ErrorCode::peer_lost,
                   fmt::format("{}: {} left before it", state->describe(), names_of(gone)), gone});
     }
-    mine_.push_back(state->call.signature);
+    const Announced call{state->call.signature, state->call.describe_counts()};
+    mine_.push_back(call);
     compare_announcements();
-    unannounced_.emplace_back(state->call.number, state->call.signature);
+    unannounced_.emplace_back(state->call.number, call);
     const bool in_host = strategy_ && strategy_->stays_in_host(state->call);
     if (unannounced_.size() >= (in_host ? kAnnouncementsInHost : kAnnouncements)) announce();
   }
@@ -136,9 +137,12 @@ void Engine::take_post(bool readable) {
 
 // What is called, to the right neighbour: soon, but not one by one where many small ones follow each other.
 void Engine::announce() {
-  for (const auto& [number, signature] : std::exchange(unannounced_, {})) {
-    tell((config_.rank + 1) % config_.size,
-         {.type = Control::Type::announce, .number = number, .signature = signature});
+  for (auto& [number, call] : std::exchange(unannounced_, {})) {
+    tell((config_.rank + 1) % config_.size, {.type = Control::Type::announce,
+                                             .number = number,
+                                             .signature = call.signature,
+                                             .counts = std::move(call.counts),
+                                             .error = {}});
   }
 }
 

@@ -88,7 +88,7 @@ class Engine : private Worker {
   Expected<void> meet();
   Expected<void> share_memory(const inhost::Door& door, const strategy::Hosts& hosts,
                               const std::vector<inhost::Place>& places, std::uint64_t group);
-  Expected<void> agree(const Expected<void>& own);
+  Expected<void> agree(std::uint64_t step, const char* purpose, const Expected<void>& own);
 
   // engine.cc: the loop
   void run();
@@ -142,8 +142,9 @@ class Engine : private Worker {
   int process_ = 0;
   std::string host_name_;
   std::optional<strategy::Plan> plan_;
-  std::vector<bool> ready_;  // ranks that have all they need to begin; rank 0 keeps the list
-  bool begin_ = false;       // they all have
+  // The step of the beginning for which ranks have all they need: each of them, if this is rank 0; and all.
+  std::vector<std::uint64_t> ready_;
+  std::uint64_t begun_ = 0;
 
   strategy::Ground ground_;
   std::unique_ptr<net::Mesh> mesh_;     // none in a group of one
@@ -154,9 +155,13 @@ class Engine : private Worker {
   std::deque<std::unique_ptr<Running>> running_;
   std::deque<Point> points_;
 
-  std::vector<std::pair<std::uint64_t, strategy::Signature>> unannounced_;  // calls, by number
-  std::deque<strategy::Signature> mine_;    // announced to the right or about to be, not yet compared
-  std::deque<strategy::Signature> theirs_;  // announced by the left, the same
+  struct Announced {
+    strategy::Signature signature;
+    std::string counts;  // of the v-forms, in words
+  };
+  std::vector<std::pair<std::uint64_t, Announced>> unannounced_;  // calls, by number
+  std::deque<Announced> mine_;    // announced to the right or about to be, not yet compared
+  std::deque<Announced> theirs_;  // announced by the left, the same
   std::uint64_t compared_ = 0;
   std::uint64_t called_ = 0;
   std::vector<std::optional<std::uint64_t>> left_;  // after so many collectives, by rank; servers never

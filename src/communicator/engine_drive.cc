@@ -191,7 +191,10 @@ void Engine::begin_now(const Operation::State& state) {
   if (!running_.empty() || !queue_.empty() || !points_.empty() || stop_ || failure_) return mailbox_->wake();
   // A large one takes time: whoever has waited lately will probably wait again, or else the thread looks
   // soon.
-  if (!is_small(state)) return;
+  if (!is_small(state)) {
+    if (polling_) mailbox_->wake();
+    return;
+  }
   ++helps_;
   helping_ = true;
   guarded([this] {

@@ -77,7 +77,7 @@ void Engine::hear() {
 void Engine::on_control(std::uint32_t from, const Control& control) {
   switch (control.type) {
     case Control::Type::announce:
-      theirs_.push_back(control.signature);
+      theirs_.push_back({control.signature, control.counts});
       compare_announcements();
       break;
     case Control::Type::ask: tell(from, {.type = Control::Type::state, .number = called_}); break;
@@ -90,22 +90,23 @@ void Engine::on_control(std::uint32_t from, const Control& control) {
       failure_ = control.error;
       break;
     case Control::Type::leave: on_left(from, control.number); break;
-    case Control::Type::ready: ready_[from] = true; break;
-    case Control::Type::begin: begin_ = true; break;
+    case Control::Type::ready: ready_[from] = control.number; break;
+    case Control::Type::begin: begun_ = control.number; break;
   }
 }
 
 void Engine::compare_announcements() {
   const std::uint32_t left = (config_.rank + config_.size - 1) % config_.size;
   for (; !mine_.empty() && !theirs_.empty(); ++compared_) {
-    const strategy::Signature mine = mine_.front();
-    const strategy::Signature theirs = theirs_.front();
+    const Announced mine = std::move(mine_.front());
+    const Announced theirs = std::move(theirs_.front());
     mine_.pop_front();
     theirs_.pop_front();
-    if (mine == theirs) continue;
+    if (mine.signature == theirs.signature) continue;
     fail_group({ErrorCode::disagreement,
-                fmt::format("operation {}: {} called {}, {} called {}", compared_, names_[left],
-                            theirs.describe(), names_[config_.rank], mine.describe()),
+                fmt::format("operation {}: {} called {}{}, {} called {}{}", compared_, names_[left],
+                            theirs.signature.describe(), theirs.counts, names_[config_.rank],
+                            mine.signature.describe(), mine.counts),
                 {id(left), id(config_.rank)}});
   }
 }
@@ -143,13 +144,16 @@ void Engine::on_broken_transfer(const StatePtr& state, const net::Transfer& tran
   if (transfer.status == Status::cancelled) return;  // by us
   const bool lost = transfer.status == Status::failed;
   std::string what = lost ? "is lost" : "called another operation";
+  std::vector<std::uint16_t> who{id(transfer.peer)};
   if (transfer.status == Status::wrong_length) {
-    what = fmt::format("sent {} bytes where {} were expected: do the counts of all ranks agree?",
-                       transfer.bytes, transfer.expected);
+    // A piece that is too long tells no more.
+    what = fmt::format("sent {} bytes{} where {} expected {}: do the counts of all ranks agree?",
+                       transfer.before + transfer.bytes, transfer.bytes > transfer.expected ? " or more" : "",
+                       names_[config_.rank], transfer.whole > 0 ? transfer.whole : transfer.expected);
+    who.push_back(id(config_.rank));
   }
   Error error{lost ? ErrorCode::peer_lost : ErrorCode::disagreement,
-              fmt::format("{}: {} {}", state->describe(), names_[transfer.peer], what),
-              {id(transfer.peer)}};
+              fmt::format("{}: {} {}", state->describe(), names_[transfer.peer], what), std::move(who)};
   suspicions_.push_back({net::monotonic_now() + kExplanation, std::move(error), std::nullopt});
 }
 
@@ -340,8 +344,11 @@ void Engine::settle(Duration limit, const std::function<bool()>& done) {
     // What that has sent goes out now, and may have been all there was to wait for.
     mesh_->flush();
     if (done()) return;
+    Time until = end;
+    for (const Suspicion& each : suspicions_) until = std::min(until, each.due);
+    const Duration rest = std::max<Duration>(until - net::monotonic_now(), kMillisecond);
     pollfd source{mesh_->descriptor(), POLLIN, 0};
-    const timespec left{time / kSecond, time % kSecond};
+    const timespec left{rest / kSecond, rest % kSecond};
     ppoll(&source, 1, &left, nullptr);
   }
 }

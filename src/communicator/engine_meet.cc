@@ -48,7 +48,18 @@ Expected<std::vector<Introduction>> check(const Introduction& own, const std::ve
   std::vector<Introduction> all;
   for (std::uint32_t r = 0; r < own.size; ++r) {
     auto other = Introduction::decode(blobs[r]);
-    if (!other) {
+    if (!other || !other->trouble.empty()) {
+      const auto version = Introduction::version_of(blobs[r]);
+      if (!other && version && *version != own.version) {
+        return fail(ErrorCode::disagreement,
+                    fmt::format("rank {} has version {} of the library, {} has {}: give all ranks the same",
+                                r, *version, own.name(), own.version),
+                    {static_cast<std::uint16_t>(r), static_cast<std::uint16_t>(own.rank)});
+      }
+      if (other) {
+        return fail(ErrorCode::peer_lost, fmt::format("rank {} cannot take part: {}", r, other->trouble),
+                    {static_cast<std::uint16_t>(r)});
+      }
       return fail(
           ErrorCode::disagreement,
           fmt::format(
@@ -144,6 +155,7 @@ Expected<strategy::Racks> racks_of(const strategy::Hosts& hosts, const std::vect
 Expected<void> Engine::meet() {
   host_name_ = host_label(config_);
   Introduction own{.version = PASSING_VERSION_STRING,
+                   .trouble = {},
                    .strategy = config_.strategy,
                    .host = host_name_,
                    .rack = config_.rack,
@@ -231,10 +243,19 @@ Expected<void> Engine::meet() {
   }
   if (door) {
     auto shared = share_memory(*door, setup.hosts, places, group);
-    if (auto agreed = agree(shared); !agreed) return tl::unexpected(agreed.error());
+    if (auto agreed = agree(1, "to share memory with its neighbours", shared); !agreed)
+      return tl::unexpected(agreed.error());
     setup.host = host_;
   }
   auto made = strategy::make_strategy(config_.strategy, setup);
+  if (door) {
+    // Only some ranks of a host have a way out of it.
+    const auto own_way = made ? Expected<void>() : tl::unexpected(made.error());
+    if (auto agreed = agree(2, "to join the switch or its servers", own_way); !agreed) {
+      if (made) (*made)->abandon(agreed.error());
+      return tl::unexpected(agreed.error());
+    }
+  }
   if (!made) return tl::unexpected(made.error());
   strategy_ = std::move(*made);
   for (const net::Place& server : strategy_->servers()) {
@@ -263,8 +284,8 @@ Expected<void> Engine::share_memory(const inhost::Door& door, const strategy::Ho
   return {};
 }
 
-// All hosts have their memory, or nobody goes on. Rank 0 counts.
-Expected<void> Engine::agree(const Expected<void>& own) {
+// All have what this step gives, or nobody goes on. Rank 0 counts.
+Expected<void> Engine::agree(std::uint64_t step, const char* purpose, const Expected<void>& own) {
   const auto give_up = [this](const Error& error) {
     for (std::uint32_t r = 0; r < config_.size; ++r) {
       if (r != config_.rank) tell(r, {.type = Control::Type::failure, .error = error});
@@ -273,33 +294,36 @@ Expected<void> Engine::agree(const Expected<void>& own) {
     return tl::unexpected(error);
   };
   if (!own) return give_up(own.error());
-  ready_[config_.rank] = true;
-  if (config_.rank != 0) tell(0, {.type = Control::Type::ready});
+  ready_[config_.rank] = step;
+  if (config_.rank != 0) tell(0, {.type = Control::Type::ready, .number = step});
   bool all = false;
   const Duration limit = config_.create_timeout.count() * kMillisecond + kLater;
   settle(config_.rank == 0 ? limit : limit + kSecond, [&] {
     hear();
-    if (config_.rank == 0 && !all && std::find(ready_.begin(), ready_.end(), false) == ready_.end()) {
+    if (config_.rank == 0 && !all && std::ranges::all_of(ready_, [&](auto each) { return each >= step; })) {
       all = true;
-      for (std::uint32_t r = 1; r < config_.size; ++r) tell(r, {.type = Control::Type::begin});
+      for (std::uint32_t r = 1; r < config_.size; ++r)
+        tell(r, {.type = Control::Type::begin, .number = step});
     }
     // Whoever else is lost, rank 0 will say so; he may have gone because of what is wrong.
     for (const Suspicion& each : suspicions_) {
       const bool ours = config_.rank == 0 || each.lost == std::uint32_t{0};
       if (ours && !failure_ && net::monotonic_now() >= each.due) failure_ = each.error;
     }
-    return failure_.has_value() || begin_ || (all && mesh_->sends_pending() == 0);
+    return failure_.has_value() || begun_ >= step || (all && mesh_->sends_pending() == 0);
   });
-  if (failure_) return tl::unexpected(*std::exchange(failure_, std::nullopt));
-  if (all || begin_) return {};
+  if (failure_) {
+    const Error error = *std::exchange(failure_, std::nullopt);
+    return told_ ? tl::unexpected(error) : give_up(error);
+  }
+  if (all || begun_ >= step) return {};
   // Rank 0 knows who is missing; if it does not say so, it is missing itself.
   std::vector<std::uint16_t> missing;
   for (std::uint32_t r = 0; r < config_.size; ++r) {
-    if (config_.rank == 0 ? !ready_[r] : r == 0) missing.push_back(static_cast<std::uint16_t>(r));
+    if (config_.rank == 0 ? ready_[r] < step : r == 0) missing.push_back(static_cast<std::uint16_t>(r));
   }
   return give_up({ErrorCode::deadline,
-                  fmt::format("waiting for {}, to share memory with its neighbours, since {} s",
-                              names_of(missing), limit / kSecond),
+                  fmt::format("waiting for {}, {}, since {} s", names_of(missing), purpose, limit / kSecond),
                   missing});
 }
 

@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "base/bytes.h"
 
 namespace passing {
 std::string Control::encode() const {
   Writer out;
   signature.write(out.put(type).put(number));
+  if (type == Type::announce && signature.shape != 0) out.put(counts);
   if (error) {
     out.put(error->code).put(error->message);
     for (const std::uint16_t each : error->members) out.put(each);
@@ -19,6 +23,7 @@ std::optional<Control> Control::decode(const std::string& data) {
   Control control;
   Reader in(data);
   control.signature.read(in.get(control.type).get(control.number));
+  if (control.type == Type::announce && control.signature.shape != 0) in.get(control.counts);
   if (control.type == Type::failure) {
     Error error{};
     in.get(error.code).get(error.message);
@@ -32,7 +37,7 @@ std::optional<Control> Control::decode(const std::string& data) {
 
 std::string Introduction::encode() const {
   Writer out;
-  out.put(version).put(strategy).put(host).put(address).put(place).put(rack).put(local_domain);
+  out.put(version).put(trouble).put(strategy).put(host).put(address).put(place).put(rack).put(local_domain);
   out.put(process).put(rank).put(size).put(lanes).put(link_rate).put(switch_rate).put(has_switch);
   return out.take();
 }
@@ -40,7 +45,8 @@ std::string Introduction::encode() const {
 std::optional<Introduction> Introduction::decode(const std::string& data) {
   Introduction i;
   Reader in(data);
-  in.get(i.version).get(i.strategy).get(i.host).get(i.address).get(i.place).get(i.rack).get(i.local_domain);
+  in.get(i.version).get(i.trouble).get(i.strategy).get(i.host).get(i.address).get(i.place).get(i.rack);
+  in.get(i.local_domain);
   in.get(i.process)
       .get(i.rank)
       .get(i.size)
@@ -49,6 +55,17 @@ std::optional<Introduction> Introduction::decode(const std::string& data) {
       .get(i.switch_rate)
       .get(i.has_switch);
   return in.whole() ? std::optional(std::move(i)) : std::nullopt;
+}
+
+std::optional<std::string> Introduction::version_of(const std::string& data) {
+  constexpr std::size_t kLongest = 64;
+  std::string version;
+  Reader in(data);
+  in.get(version);
+  const auto printable = [](unsigned char c) { return std::isgraph(c) != 0; };
+  if (version.empty() || version.size() > kLongest || !std::ranges::all_of(version, printable))
+    return std::nullopt;
+  return version;
 }
 
 std::string Introduction::name() const {

@@ -19,12 +19,13 @@ struct Control {
     state,         ///< the answer: I have called `number` collectives
     failure,       ///< to all: the group has failed
     leave,         ///< to all that know me: I go, after `number` collectives
-    ready,         ///< to rank 0: I share memory with my neighbours
-    begin,         ///< from rank 0: everyone does
+    ready,         ///< to rank 0: I have all that I need, for step `number` of the beginning
+    begin,         ///< from rank 0: so has everyone
   };
   Type type = Type::ask;
   std::uint64_t number = 0;
   strategy::Signature signature;
+  std::string counts;  ///< of the v-forms, in words
   std::optional<Error> error;
 
   std::string encode() const;
@@ -34,6 +35,7 @@ struct Control {
 /// What a rank gives at the rendezvous.
 struct Introduction {
   std::string version;
+  std::string trouble;  ///< why it cannot take part
   std::string strategy;
   std::string host;
   std::string address;  ///< of its mesh: IP:PORT
@@ -50,6 +52,8 @@ struct Introduction {
 
   std::string encode() const;
   static std::optional<Introduction> decode(const std::string& data);
+  /// Also of one that cannot be read otherwise.
+  static std::optional<std::string> version_of(const std::string& data);
   /// "rank 3 at 10.0.0.4:41233 (host gpu4, process 4711)".
   std::string name() const;
 };

@@ -28,6 +28,8 @@ struct Transfer {
   std::uint32_t peer = 0;
   std::uint64_t tag = 0;         ///< received: the sender's, with what the mask left open
   std::size_t bytes = 0;         ///< received: as many as came
+  std::size_t before = 0;        ///< received: of the same part, in earlier messages, for who reports
+  std::size_t whole = 0;         ///< received: that part, if it comes in several
   std::function<void()> on_end;  ///< called once, from within the mesh
 
   bool ended() const { return status != Status::pending; }

@@ -58,6 +58,8 @@ struct Call {
   std::string blob;                ///< exchange: what this rank gives,
   std::vector<std::string> blobs;  ///< and what all gave
 
+  /// " (10, 20, 30 of each rank)" where a signature's hash of the counts says too little; else nothing.
+  std::string describe_counts() const;
   /// Number and signature, for a server.
   std::string encode() const;
   static std::optional<Call> decode(const std::string& data);

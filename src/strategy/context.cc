@@ -1,6 +1,7 @@
 #include "strategy/context.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -39,6 +40,14 @@ void Signature::write(Writer& out) const {
 }
 
 void Signature::read(Reader& in) { in.get(kind).get(type).get(reduction).get(root).get(count).get(shape); }
+
+std::string Call::describe_counts() const {
+  if (signature.kind != Kind::all_gather || signature.shape == 0) return "";
+  constexpr std::size_t kMost = 64;
+  const std::size_t shown = std::min(kMost, incoming.size());
+  return fmt::format(" ({}{} of each rank)", fmt::join(incoming.begin(), incoming.begin() + shown, ", "),
+                     shown < incoming.size() ? ", ..." : "");
+}
 
 std::string Call::encode() const {
   Writer out;

@@ -91,11 +91,14 @@ class Context {
         ground_.mesh->send(to, tags::collective(number_, channel, hash_, ground_.rank), data, bytes));
   }
   Transit recv(std::uint32_t from, void* data, std::size_t bytes, std::uint32_t channel = 0) {
-    if (!group_.empty()) from = group_[from];
-    waiting_for_.insert(from);
-    ground_.contacts[from] = true;
-    return follow(ground_.mesh->recv(from, tags::collective(number_, channel, hash_, from),
-                                     tags::kAllMask & ~tags::kHashMask, data, bytes, true));
+    return follow(expect(from, data, bytes, channel));
+  }
+  /// The same, for bytes from `at` on of a part that has `whole`.
+  Transit recv_piece(std::uint32_t from, void* part, std::size_t at, std::size_t bytes, std::size_t whole) {
+    const net::TransferPtr transfer = expect(from, static_cast<std::byte*>(part) + at, bytes, 0);
+    transfer->before = at;
+    transfer->whole = whole;
+    return follow(transfer);
   }
   /// Memory that is not initialised.
   Scratch scratch(std::size_t bytes) { return ground_.scratch.take(bytes); }
@@ -111,6 +114,13 @@ class Context {
   const std::multiset<std::uint32_t>& waiting_for() const { return waiting_for_; }
 
  private:
+  net::TransferPtr expect(std::uint32_t from, void* data, std::size_t bytes, std::uint32_t channel) {
+    if (!group_.empty()) from = group_[from];
+    waiting_for_.insert(from);
+    ground_.contacts[from] = true;
+    return ground_.mesh->recv(from, tags::collective(number_, channel, hash_, from),
+                              tags::kAllMask & ~tags::kHashMask, data, bytes, true);
+  }
   Transit follow(const net::TransferPtr& transfer);
   void ended(const net::Transfer& transfer, Transit::State& state);
 

@@ -61,7 +61,7 @@ Task trade(Context& context, const Parts& out, const Parts& in) {
   for (std::uint32_t r = 0; r < size; ++r) most = std::max({most, out.bytes(r), in.bytes(r)});
   struct Piece {
     std::uint32_t from;
-    std::byte* data;
+    std::size_t at;
     std::size_t bytes;
   };
   std::vector<Piece> pieces;
@@ -73,14 +73,16 @@ Task trade(Context& context, const Parts& out, const Parts& in) {
     });
     const std::uint32_t from = (context.rank() + size - step) % size;
     in_pieces(in.bytes(from), [&](std::size_t at, std::size_t bytes) {
-      pieces.push_back({from, in.at(from) + at, bytes});
+      pieces.push_back({from, at, bytes});
     });
   }
   // The same on all ranks or not: how many are under way is everyone's own business.
   const std::size_t at_once = most <= kSmallBytes ? pieces.size() : kPieces;
   std::vector<Transit> coming;
   const auto expect = [&](std::size_t i) {
-    if (i < pieces.size()) coming.push_back(context.recv(pieces[i].from, pieces[i].data, pieces[i].bytes));
+    if (i >= pieces.size()) return;
+    const auto& [from, at, bytes] = pieces[i];
+    coming.push_back(context.recv_piece(from, in.at(from), at, bytes, in.bytes(from)));
   };
   for (std::size_t i = 0; i < at_once; ++i) expect(i);
   for (std::size_t i = 0; i < pieces.size(); ++i) {

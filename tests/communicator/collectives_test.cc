@@ -1,5 +1,6 @@
 // Every collective, type and reduction against exact references: docs/collectives.md, docs/numerics.md
 // section 8.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -179,22 +180,45 @@ TEST_P(Collectives, CountsThatDoNotAddUp) {
       EXPECT_NE(ended.error().message.find("61 float32 in all"), std::string::npos) << ended.error().message;
     });
   }
+  // The same total.
+  {
+    World world(strategy, size);
+    world.run([](Communicator& comm) {
+      std::vector<float> data(60);
+      std::vector<float> out(60);
+      const bool odd = comm.rank() == 1;
+      const std::vector<std::size_t> counts = {10, odd ? 21U : 20U, odd ? 29U : 30U};
+      const auto ended = comm.all_gatherv(data.data(), out.data(), counts, DataType::float32).wait();
+      ASSERT_FALSE(ended);
+      EXPECT_EQ(ended.error().code, ErrorCode::disagreement) << ended.error().message;
+      for (const char* part : {"in all (10, 21, 29 of each rank)", "in all (10, 20, 30 of each rank)"})
+        EXPECT_NE(ended.error().message.find(part), std::string::npos) << ended.error().message;
+    });
+  }
   // Large parts go in pieces of 64 KB: one that is short of a whole piece shows too.
-  for (const auto& [sent, expected] : {std::pair<std::size_t, std::size_t>{5, 6}, {16 << 10, 32 << 10}}) {
+  struct Case {
+    std::size_t sent;
+    std::size_t expected;
+    std::string sentence;
+  };
+  for (const auto& [sent, expected, sentence] :
+       {Case{5, 6, "sent 20 bytes where rank 1 at"},
+        Case{16 << 10, 32 << 10, "sent 65536 bytes where rank 1 at"},
+        Case{32 << 10, 16 << 10, "sent 131072 bytes or more where rank 1 at"},
+        Case{20 << 10, 5, "sent 65536 bytes or more where rank 1 at"}}) {
     World world(strategy, size);
     world.run([&](Communicator& comm) {
-      std::vector<float> data(3 * expected);
-      std::vector<float> out(3 * expected);
+      std::vector<float> data(3 * std::max(sent, expected));
+      std::vector<float> out(3 * std::max(sent, expected));
       const std::vector<std::size_t> outgoing(3, sent);
       const std::vector<std::size_t> incoming = {sent, sent, comm.rank() == 1 ? expected : sent};
       const auto ended =
           comm.all_to_allv(data.data(), outgoing, out.data(), incoming, DataType::float32).wait();
       ASSERT_FALSE(ended);
       EXPECT_EQ(ended.error().code, ErrorCode::disagreement) << ended.error().message;
-      if (sent == 5) {
-        EXPECT_NE(ended.error().message.find("sent 20 bytes where 24 were expected"), std::string::npos)
-            << ended.error().message;
-      }
+      for (const std::string& part : {sentence, fmt::format("expected {}:", 4 * expected)})
+        EXPECT_NE(ended.error().message.find(part), std::string::npos) << ended.error().message;
+      EXPECT_EQ(ended.error().members.size(), 2U);
     });
   }
 }

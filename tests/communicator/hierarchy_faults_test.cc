@@ -101,6 +101,19 @@ TEST(NoSwitch, ForTwoHosts) {
                   "PASSING_CONTROLLER", "ring_hierarchical"});
 }
 
+// Two ranks have no lane, and would not have noticed.
+TEST(NoSwitch, AtTheAddress) {
+  for (const char* strategy : {"passing", "auto"}) {
+    expect_all_say(refusals(strategy, "aaabcc",
+                            [](Config& config) {
+                              config.controller = "127.0.0.1:1";
+                              config.create_timeout = seconds(1);
+                              config.link_rate = 0.1;
+                            }),
+                   ErrorCode::unreachable, {"127.0.0.1:1"});
+  }
+}
+
 // One host needs none.
 TEST(NoSwitch, ForOneHost) {
   World world("passing", 3, placed("aaa", [](Config& config) { config.controller = ""; }));
