@@ -259,7 +259,8 @@ void add_all_reduce(CLI::App& app) {
       ->transform(CLI::CheckedTransformer(std::map<std::string, DataType>{{"float32", DataType::float32},
                                                                           {"float16", DataType::float16},
                                                                           {"bfloat16", DataType::bfloat16},
-                                                                          {"int32", DataType::int32}}));
+                                                                          {"int32", DataType::int32}}))
+      ->option_text("TYPE");
   command->add_option("--repeat", options->repeat, "how often")
       ->capture_default_str()
       ->check(whole_number(1, 1'000'000));
@@ -287,7 +288,8 @@ void add_all_reduce(CLI::App& app) {
                     "the earlier process with this rank is dead: begin a new epoch");
   command->add_flag("--no-check", options->no_check, "benchmark only: the switch gives no sums")->group("");
   command->add_flag("--check-last", options->check_last, "compare only the last result (when measuring)");
-  command->add_flag("--no-segmentation{false}", member.segmentation, "do not use UDP segmentation offload");
+  command->add_flag("--no-segmentation{false}", member.segmentation, "do not use UDP segmentation offload")
+      ->option_text(" ");
   command->add_flag("--json", options->json, "one JSON object instead of a sentence");
   command->callback([options] {
     if (const int status = run(*options); status != 0) throw CLI::RuntimeError(status);
