@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
@@ -182,6 +183,7 @@ struct Result {
   double median = 0;
   double total = 0;
   double cpu = 0;
+  std::size_t operations = 0;  ///< in all, also those that do not count
 };
 
 /// Operations in flight must not share data, and the last of these is for the operations that are checked.
@@ -194,19 +196,26 @@ inline std::vector<Data> make_data(const Job& job,
   return data;
 }
 
-/// One operation that is checked, WARM_UP that do not count, REPEAT back to back, the last of which is
-/// checked. That one has data of its own, made ready before the clock starts; the others go on with what the
-/// previous one left. start(i) begins an operation on data[i]; finish(i) waits for it, and says whether it
-/// ended well; output(i) is where its result is.
+/// How many operations may follow each other in place before sums of sums leave the range of a float.
+inline std::size_t most_in_a_row(const Job& job) {
+  if (job.collective != Collective::all_reduce || job.size == 1) return SIZE_MAX;
+  const double bits_per_sum = std::log2(job.size);
+  const double bits_left = 127 - std::log2(1024.0 * job.size * job.size);
+  return job.in_flight * std::max<std::size_t>(1, static_cast<std::size_t>(bits_left / bits_per_sum));
+}
+
+inline std::size_t rows(std::size_t operations, std::size_t row) {
+  return operations / row + (operations % row == 0 ? 0 : 1);
+}
+
+/// WARM_UP operations that do not count, then REPEAT in rows without a gap. Before each row, the clock
+/// standing, one operation brings the ranks together, and is checked; so is the last of the row, on data of
+/// its own. The others go on with what the previous one left. start(i) begins an operation on data[i];
+/// finish(i) waits for it, and says whether it ended well; output(i) is where its result is.
 template <class Start, class Finish, class Output>
 Result measure(const Job& job, std::vector<Data>& data, Start start, Finish finish, Output output) {
   Result result;
   const std::size_t checked = job.in_flight;
-  start(checked);
-  if (!finish(checked)) return result;
-  result.right = right(job, output(checked));
-  fill(job, data[checked]);
-
   std::vector<double> seconds;
   std::deque<std::pair<std::size_t, double>> pending;
   const auto finish_one = [&] {
@@ -228,15 +237,35 @@ Result measure(const Job& job, std::vector<Data>& data, Start start, Finish fini
     }
     return true;
   };
-  if (!run(job.warm_up, false)) return result;
+  const std::size_t row = most_in_a_row(job);
+  bool all_right = true;
+  const auto check = [&] {
+    all_right = right(job, output(checked)) && all_right;
+    fill(job, data[checked]);
+  };
+  const auto together = [&] {
+    for (std::size_t i = 0; i < checked; ++i) fill(job, data[i]);
+    start(checked);
+    if (!finish(checked)) return false;
+    check();
+    return true;
+  };
+  for (std::size_t left = job.warm_up; left > 0; left -= std::min(left, row)) {
+    if (!together() || !run(std::min(left, row), false)) return result;
+  }
   seconds.clear();
   seconds.reserve(job.repeat);
-  const double cpu = cpu_seconds();
-  const double begin = now();
-  if (!run(job.repeat, true)) return result;
-  result.total = now() - begin;
-  result.cpu = cpu_seconds() - cpu;
-  result.right = right(job, output(checked)) && result.right;
+  for (std::size_t left = job.repeat; left > 0; left -= std::min(left, row)) {
+    if (!together()) return result;
+    const double cpu = cpu_seconds();
+    const double begin = now();
+    if (!run(std::min(left, row), true)) return result;
+    result.total += now() - begin;
+    result.cpu += cpu_seconds() - cpu;
+    check();
+  }
+  result.operations = seconds.size() + job.warm_up + rows(job.warm_up, row) + rows(job.repeat, row);
+  result.right = all_right;
   std::sort(seconds.begin(), seconds.end());
   result.median = seconds[seconds.size() / 2];
   return result;
@@ -246,9 +275,10 @@ Result measure(const Job& job, std::vector<Data>& data, Start start, Finish fini
 inline int report(const Job& job, const Result& result, std::string_view how, std::string_view more = "") {
   fmt::print(
       "{{\"ok\": {}, \"collective\": \"{}\", \"algorithm\": \"{}\", \"rank\": {}, \"bytes\": {}, \"repeat\": "
-      "{}, \"median_seconds\": {}, \"total_seconds\": {}, \"cpu_seconds\": {}, \"verified\": true{}}}\n",
-      result.right, job.name(), how, job.rank, sizeof(float) * job.elements, job.repeat, result.median,
-      result.total, result.cpu, more);
+      "{}, \"operations\": {}, \"median_seconds\": {}, \"total_seconds\": {}, \"cpu_seconds\": {}, "
+      "\"verified\": {}{}}}\n",
+      result.right, job.name(), how, job.rank, sizeof(float) * job.elements, job.repeat, result.operations,
+      result.median, result.total, result.cpu, result.right, more);
   std::fflush(stdout);
   return result.right ? 0 : kFailed;
 }
