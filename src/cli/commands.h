@@ -38,6 +38,7 @@ int rehearsal();
 void add_all_reduce(CLI::App& app);
 void add_lab(CLI::App& app);
 void add_rehearse(CLI::App& app);
+void add_report(CLI::App& app);
 void add_server(CLI::App& app);
 void add_status(CLI::App& app);
 void add_switch(CLI::App& app);

@@ -1,0 +1,133 @@
+// `passing report`: results as one HTML file that loads nothing from elsewhere.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "cli/commands.h"
+#include "cli/report_input.h"
+
+#ifdef PASSING_HAS_REPORT_PAGE
+extern "C" const char passing_report_page[];  // report_page.S
+#endif
+
+namespace passing::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  std::vector<std::string> files;
+  std::string output = "report.html";
+};
+
+int complain(const std::string& text, int status) {
+  fmt::print(stderr, "passing report: {}\n", text);
+  return status;
+}
+
+std::string_view page() {
+#ifdef PASSING_HAS_REPORT_PAGE
+  return passing_report_page;
+#else
+  return {};
+#endif
+}
+
+// JSON that can stand in a script element: no "<" can end it. Outside of strings JSON has none.
+std::string embedded(const json& data) {
+  std::string text;
+  for (const char each : data.dump()) {
+    if (each == '<') {
+      text += "\\u003c";
+    } else {
+      text += each;
+    }
+  }
+  return text;
+}
+
+// Someone who swaps the arguments shall not lose an hour of measurements.
+bool is_input(const Options& options) {
+  std::error_code missing;
+  return std::any_of(options.files.begin(), options.files.end(), [&](const std::string& file) {
+    return std::filesystem::equivalent(file, options.output, missing) && !missing;
+  });
+}
+
+int write(const Options& options, std::string_view before, const std::string& data, std::string_view after) {
+  if (options.output == "-") {
+    std::cout << before << data << after << std::flush;
+    return std::cout ? 0 : complain("standard output cannot be written", kFailed);
+  }
+  std::ofstream file(options.output, std::ios::binary | std::ios::trunc);
+  if (!file) {
+    return complain(fmt::format("--output: cannot write {}: {}", options.output, std::strerror(errno)),
+                    kBadInput);
+  }
+  file << before << data << after;
+  file.close();
+  if (!file)
+    return complain(fmt::format("cannot write all of {}: is the disk full?", options.output), kFailed);
+  std::error_code unknown;
+  const auto whole = std::filesystem::absolute(options.output, unknown);
+  fmt::print("The report is in {}: open it in a browser.\n", unknown ? options.output : whole.string());
+  return 0;
+}
+
+int run(const Options& options) {
+  const std::string_view whole = page();
+  constexpr std::string_view kMark = "@PASSING_DATA@";
+  const auto at = whole.find(kMark);
+  if (at == std::string_view::npos) {
+    return complain(
+        "this passing was built without its web page; install npm (tools/install-deps does), then "
+        "configure and build again",
+        kFailed);
+  }
+  json reports = json::array();
+  for (const std::string& file : options.files) {
+    auto content = read_results(file);
+    if (!content) return complain(content.error().message, kBadInput);
+    reports.push_back(
+        {{"file", std::filesystem::path(file).filename().string()}, {"content", std::move(*content)}});
+  }
+  if (is_input(options)) {
+    return complain(
+        fmt::format("--output: {} is a file of results: the report must go elsewhere", options.output),
+        kBadInput);
+  }
+  const json data{{"made_by", "passing " PASSING_VERSION_STRING}, {"reports", std::move(reports)}};
+  return write(options, whole.substr(0, at), embedded(data), whole.substr(at + kMark.size()));
+}
+
+}  // namespace
+
+void add_report(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "report",
+      "Make a report out of results: one HTML file with charts, tables, commands and commits,\n"
+      "which loads nothing from elsewhere. Results of several files appear together.");
+  command->add_option("files", options->files, "files that `passing bench --json FILE` wrote")
+      ->type_name("FILE")
+      ->required();
+  command
+      ->add_option("-o,--output", options->output,
+                   "where to write the report, - for standard output; a file that is there is replaced")
+      ->capture_default_str();
+  command->footer(
+      "Example:\n"
+      "  passing bench --json before.json; passing report before.json after.json --output change.html");
+  command->callback([options] {
+    if (const int status = run(*options); status != 0) throw CLI::RuntimeError(status);
+  });
+}
+
+}  // namespace passing::cli

@@ -1,0 +1,153 @@
+#include "cli/report_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace passing::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormat = "passing-bench";
+constexpr int kVersion = 1;
+constexpr const char* kMakeOne = "`passing bench --json FILE` writes one";
+
+constexpr std::array kTexts{"strategy", "local_domain", "busiest_link"};
+constexpr std::array kNumbers{"hosts",
+                              "ranks_per_host",
+                              "racks",
+                              "rate_bps",
+                              "spine_rate_bps",
+                              "mtu",
+                              "bytes",
+                              "repeat",
+                              "samples",
+                              "median_seconds",
+                              "min_seconds",
+                              "max_seconds",
+                              "limit_seconds",
+                              "limit_ratio",
+                              "algorithm_bandwidth",
+                              "line_ratio",
+                              "ceiling_ratio",
+                              "cpu_seconds_per_gb",
+                              "least_link_bytes",
+                              "busiest_link_bytes"};
+
+tl::unexpected<Error> refuse(const std::string& path, const std::string& what) {
+  return fail(ErrorCode::invalid_argument, path + what);
+}
+
+Expected<std::string> content_of(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return refuse(path, " is a directory: name the files of results in it");
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return refuse(path, fmt::format(" cannot be read: {}; {}", std::strerror(errno), kMakeOne));
+  std::ostringstream content;
+  content << file.rdbuf();
+  if (file.bad()) return refuse(path, fmt::format(" cannot be read: {}", std::strerror(errno)));
+  return content.str();
+}
+
+Expected<json> parse(const std::string& path, const std::string& content) {
+  if (content.find_first_not_of(" \t\r\n") == std::string::npos) {
+    return refuse(path, " is empty: the benchmark has not ended yet, or has failed; run it again");
+  }
+  try {
+    return json::parse(content);
+  } catch (const json::parse_error& error) {
+    const auto end =
+        content.begin() + std::ptrdiff_t(std::clamp<std::size_t>(error.byte, 1, content.size())) - 1;
+    const auto line = std::count(content.begin(), end, '\n') + 1;
+    return refuse(path, fmt::format(" is not JSON: line {} cannot be understood; {}", line, kMakeOne));
+  } catch (const json::exception&) {
+    return refuse(path, fmt::format(" has a number that is too large for JSON here; {}", kMakeOne));
+  }
+}
+
+Expected<void> check_format(const std::string& path, const json& results) {
+  if (!results.is_object() || !results.contains("format")) {
+    return refuse(path, fmt::format(" has no \"format\": it is not a file of results; {}", kMakeOne));
+  }
+  if (results["format"] != kFormat) {
+    return refuse(
+        path, fmt::format(": format is {}: must be \"{}\"; {}", results["format"].dump(), kFormat, kMakeOne));
+  }
+  const json version = results.value("version", json());
+  if (version != kVersion) {
+    return refuse(path,
+                  fmt::format(": version is {}: this passing knows version {}; report with the passing that "
+                              "wrote the file, or run the benchmark again",
+                              version.is_null() ? "missing" : version.dump(), kVersion));
+  }
+  return {};
+}
+
+// A field is absent, or null, or as it must be.
+bool fits(const json& object, const char* field, bool (json::*is)() const noexcept) {
+  const auto found = object.find(field);
+  return found == object.end() || found->is_null() || ((*found).*is)();
+}
+
+std::string complaint(const json& result) {
+  const auto wrong = [&](const char* field, const char* must) {
+    return fmt::format(".{} is {}: must be {}", field, result[field].dump(), must);
+  };
+  if (!result.is_object()) return " is no object";
+  for (const char* field : kTexts)
+    if (!fits(result, field, &json::is_string)) return wrong(field, "a text");
+  for (const char* field : kNumbers)
+    if (!fits(result, field, &json::is_number)) return wrong(field, "a number");
+  for (const char* field : {"peer", "verified"})
+    if (!fits(result, field, &json::is_boolean)) return wrong(field, "true or false");
+  if (!fits(result, "ratio_to", &json::is_object)) return wrong("ratio_to", "an object");
+  for (const json& each : result.value("ratio_to", json::object()))
+    if (!each.is_number()) return wrong("ratio_to", "an object of numbers");
+  return "";
+}
+
+Expected<void> check_results(const std::string& path, const json& content) {
+  const auto results = content.find("results");
+  if (results == content.end() || !results->is_array()) {
+    return refuse(path, fmt::format(" has no list of \"results\"; {}", kMakeOne));
+  }
+  if (results->empty()) return refuse(path, " has no results: nothing was measured; run the benchmark again");
+  for (std::size_t i = 0; i < results->size(); ++i) {
+    if (const std::string text = complaint((*results)[i]); !text.empty())
+      return refuse(path, fmt::format(": results[{}]{}", i, text));
+  }
+  for (const char* field : {"date", "commit", "command"}) {
+    if (!fits(content, field, &json::is_string))
+      return refuse(path, fmt::format(": {} must be a text", field));
+  }
+  if (!fits(content, "machine", &json::is_object)) return refuse(path, ": machine must be an object");
+  if (!fits(content, "absent", &json::is_array)) return refuse(path, ": absent must be a list");
+  for (const json& each : content.value("absent", json::array()))
+    if (!each.is_object()) return refuse(path, ": absent must be a list of objects");
+  return {};
+}
+
+}  // namespace
+
+Expected<json> read_results(const std::string& path) {
+  const auto content = content_of(path);
+  if (!content) return tl::unexpected(content.error());
+  auto results = parse(path, *content);
+  if (!results) return results;
+  if (const auto known = check_format(path, *results); !known) return tl::unexpected(known.error());
+  if (const auto checked = check_results(path, *results); !checked) return tl::unexpected(checked.error());
+  return results;
+}
+
+}  // namespace passing::cli
