@@ -1,0 +1,88 @@
+// Results as `passing bench --json` writes them: made up from a seed, but plausible. sample.mjs prints a file.
+import { fileURLToPath } from "node:url";
+
+/** Numbers from 0 to 1 (mulberry32). */
+function generator(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = state;
+    t = Math.imul(t ^ (t >>> 15), t | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+// By strategy: tensors on the busiest link of H hosts with G ranks, share of its limit that it reaches, microseconds that
+// an operation takes at least, CPU seconds per GB.
+const strategies = {
+  passing: [() => 1, 0.985, 160, 2.1],
+  auto: [() => 1, 0.983, 150, 2.1],
+  in_network: [(h, g) => g, 0.97, 140, 3.4],
+  ring_hierarchical: [(h) => (2 * (h - 1)) / h, 0.96, 330, 2.9],
+  ring: [(h, g) => (2 * (h * g - 1)) / (h * g), 0.95, 620, 3.8],
+  halving_doubling: [(h, g) => (2 * g * (h - 1)) / h, 0.9, 210, 3.6],
+  ps_sharded: [(h, g) => (2 * g * (h - 1)) / h, 0.93, 400, 4.1],
+  ps_hierarchical: [(h) => h, 0.95, 380, 2.4],
+  ps: [(h, g) => h * g, 0.94, 560, 3.9],
+  gloo: [(h, g) => (2 * (h * g - 1)) / (h * g), 0.87, 900, 5.2, true],
+  gloo_hd: [(h, g) => (2 * g * (h - 1)) / h, 0.88, 520, 5.6, true],
+  openmpi: [(h, g) => (2 * g * (h - 1)) / h, 0.55, 240, 6.1, true],
+  openmpi_ring: [(h, g) => (2 * (h * g - 1)) / (h * g), 0.8, 820, 4.9, true],
+};
+export const allStrategies = Object.keys(strategies);
+
+function result(random, strategy, { hosts, ranks, rate, bytes }) {
+  const [tensors, reach, latency, cpu, peer = false] = strategies[strategy];
+  const payload = strategy === "passing" || strategy === "auto" || strategy === "in_network" ? 1408 / 1486 : 1448 / 1514;
+  const noise = () => 1 + 0.03 * (random() - 0.5);
+  const least = Math.round((bytes * tensors(hosts, ranks)) / payload);
+  const limit = rate === 0 ? 0 : (8 * least) / rate;
+  const median = (rate === 0 ? bytes * 1.6e-9 * cpu * ranks : limit / reach) * noise() + latency * 1e-6 * noise();
+  return {
+    strategy, peer, hosts, ranks_per_host: ranks, racks: 1, local_domain: "host", rate_bps: rate, spine_rate_bps: 0, mtu: 1500,
+    bytes, repeat: Math.max(2, Math.ceil(32e6 / bytes)), samples: 5,
+    median_seconds: median, min_seconds: median * (1 - 0.02 * random()), max_seconds: median * (1 + 0.09 * random()),
+    algorithm_bandwidth: bytes / median,
+    line_ratio: rate === 0 ? 0 : (8 * bytes) / median / rate,
+    ceiling_ratio: rate === 0 ? 0 : (8 * bytes) / median / rate / payload,
+    limit_seconds: limit, limit_ratio: limit / median,
+    cpu_seconds_per_gb: cpu * noise() * (1 + 3e5 / bytes), busiest_link_bytes: Math.round(least * (1.003 + 0.01 * random())),
+    busiest_link: strategy.startsWith("ps") ? "server0 up" : `host${Math.floor(random() * hosts)} up`,
+    least_link_bytes: least, verified: true,
+  };
+}
+
+/** Every strategy in every case: all of `hosts`, `ranks`, `rates` and `sizes`. */
+export function sample({ seed = 1, hosts = [4], ranks = [2], rates = [1e9], sizes = [16e6], only = allStrategies, commit = "example" } = {}) {
+  const random = generator(seed);
+  const results = [];
+  for (const rate of rates) for (const h of hosts) for (const g of ranks) for (const bytes of sizes) {
+    const rows = only.map((strategy) => result(random, strategy, { hosts: h, ranks: g, rate, bytes }));
+    for (const row of rows.filter((each) => !each.peer)) {
+      row.ratio_to = Object.fromEntries(rows.filter((each) => each.peer)
+        .map((peer) => [peer.strategy, peer.median_seconds / row.median_seconds]));
+    }
+    results.push(...rows);
+  }
+  return {
+    format: "passing-bench", version: 1, date: "2026-11-16T11:00:00Z", commit,
+    machine: { cpu: "made-up processor", cores: 2, kernel: "Linux 6.18", memory_bytes: 25274638336 },
+    command: `passing bench --hosts ${hosts} --ranks ${ranks} --rate ${rates.map((rate) => `${rate / 1e9}gbit`)} --size ${sizes}`,
+    results,
+    absent: [{ strategy: "gloo_bcube", reason: "bcube needs a power of two" }],
+  };
+}
+
+/** What a day of measurements looks like: two cases by size, and scaling. */
+export function day() {
+  const sizes = [1e3, 16e3, 64e3, 256e3, 1e6, 4e6, 16e6, 64e6];
+  return [
+    sample({ seed: 1, hosts: [4], ranks: [1, 2], sizes }),
+    sample({ seed: 2, hosts: [2, 3, 6, 8], ranks: [2], sizes: [1e6, 16e6] }),
+  ];
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  console.log(JSON.stringify(day()[Number(process.argv[2] ?? 0)]));
+}
