@@ -21,27 +21,30 @@ constexpr const char* kFormat = "passing-bench";
 constexpr int kVersion = 1;
 constexpr const char* kMakeOne = "`passing bench --json FILE` writes one";
 
-constexpr std::array kTexts{"strategy", "local_domain", "busiest_link"};
+constexpr std::array kTexts{"strategy", "local_domain", "busiest_link", "error"};
 constexpr std::array kNumbers{"hosts",
                               "ranks_per_host",
                               "racks",
+                              "servers",
                               "rate_bps",
                               "spine_rate_bps",
                               "mtu",
                               "bytes",
                               "repeat",
+                              "in_flight",
                               "samples",
                               "median_seconds",
                               "min_seconds",
                               "max_seconds",
+                              "latency_seconds",
                               "limit_seconds",
                               "limit_ratio",
                               "algorithm_bandwidth",
                               "line_ratio",
                               "ceiling_ratio",
                               "cpu_seconds_per_gb",
-                              "least_link_bytes",
-                              "busiest_link_bytes"};
+                              "busiest_link_bytes",
+                              "least_link_bytes"};
 
 tl::unexpected<Error> refuse(const std::string& path, const std::string& what) {
   return fail(ErrorCode::invalid_argument, path + what);

@@ -134,8 +134,25 @@ const tests = {
     const best = row("gloo").median_seconds < row("openmpi").median_seconds ? "gloo" : "openmpi";
     assert.equal(await page.textContent("#fastest .ratio"), `${row("passing").ratio_to[best].toFixed(2)}\u202f× ahead`);
     assert.match(await page.textContent("[data-key=ratio]"), /^[\d.]+\u202f×the speed of the fastest peer, by passing/);
-    assert.match(await page.textContent("[data-key=verified].bad"), /3 of 4.*1 had wrong sums/);
+    assert.match(await page.textContent("[data-key=verified].bad"), /3 of 4.*1 failed/);
     assert.match(await page.textContent("#absent"), /gloo_bcube: bcube needs a power of two/);
+    await page.close();
+  },
+
+  async "sums in the rack are a line of their own, and failures are told"() {
+    const file = sample({ sizes: [1e6, 16e6], only: ["passing", "ring", "gloo"] });
+    for (const row of file.results.filter((each) => each.strategy === "passing")) {
+      file.results.push({ ...row, local_domain: "rack", ratio_to: { passing: 0.5 } });
+      row.ratio_to["passing:rack"] = 2;
+    }
+    const { strategy, hosts, ranks_per_host, rate_bps, bytes } = file.results[1];
+    file.results[1] = { strategy, hosts, ranks_per_host, rate_bps, bytes, verified: false, error: "rank 3 is missing" };
+    const { page, faults } = await open([file]);
+    const names = await page.$$eval(".legend button", (all) => all.map((button) => button.textContent));
+    assert.ok(names.includes("passing:rack"), names.join());
+    assert.match(await page.textContent("#failed"), /ring \(4 hosts × 2 ranks, 1\u202fGbit\/s, 1\u202fMB\): rank 3 is missing/);
+    await compareCells(page, [file]);
+    assert.deepEqual(faults, []);
     await page.close();
   },
 

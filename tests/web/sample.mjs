@@ -40,9 +40,10 @@ function result(random, strategy, { hosts, ranks, rate, bytes }) {
   const limit = rate === 0 ? 0 : (8 * least) / rate;
   const median = (rate === 0 ? bytes * 1.6e-9 * cpu * ranks : limit / reach) * noise() + latency * 1e-6 * noise();
   return {
-    strategy, peer, hosts, ranks_per_host: ranks, racks: 1, local_domain: "host", rate_bps: rate, spine_rate_bps: 0, mtu: 1500,
-    bytes, repeat: Math.max(2, Math.ceil(32e6 / bytes)), samples: 5,
+    strategy, peer, hosts, ranks_per_host: ranks, racks: 1, servers: 1, local_domain: "host", rate_bps: rate, spine_rate_bps: 0, mtu: 1500,
+    bytes, repeat: Math.max(2, Math.ceil(32e6 / bytes)), in_flight: peer ? 1 : bytes < 1e6 ? 2 : 8, samples: 5,
     median_seconds: median, min_seconds: median * (1 - 0.02 * random()), max_seconds: median * (1 + 0.09 * random()),
+    latency_seconds: median * (1.1 + 0.2 * random()),
     algorithm_bandwidth: bytes / median,
     line_ratio: rate === 0 ? 0 : (8 * bytes) / median / rate,
     ceiling_ratio: rate === 0 ? 0 : (8 * bytes) / median / rate / payload,
@@ -59,9 +60,9 @@ export function sample({ seed = 1, hosts = [4], ranks = [2], rates = [1e9], size
   const results = [];
   for (const rate of rates) for (const h of hosts) for (const g of ranks) for (const bytes of sizes) {
     const rows = only.map((strategy) => result(random, strategy, { hosts: h, ranks: g, rate, bytes }));
-    for (const row of rows.filter((each) => !each.peer)) {
-      row.ratio_to = Object.fromEntries(rows.filter((each) => each.peer)
-        .map((peer) => [peer.strategy, peer.median_seconds / row.median_seconds]));
+    for (const row of rows) {
+      row.ratio_to = Object.fromEntries(rows.filter((each) => each !== row)
+        .map((other) => [other.strategy, other.median_seconds / row.median_seconds]));
     }
     results.push(...rows);
   }

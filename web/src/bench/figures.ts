@@ -88,7 +88,7 @@ export function bandwidthFigure(context: Context, all: Row[]): HTMLElement | und
   const content = {
     kind: "bandwidth",
     title: "Bandwidth",
-    columns: [columns.size, columns.bandwidth, columns.lineRatio, columns.ceilingRatio, columns.limitRatio, ...ratioColumns(rows)],
+    columns: [columns.size, columns.bandwidth, columns.lineRatio, columns.ceilingRatio, columns.limitRatio, columns.inFlight, ...ratioColumns(rows, true)],
   };
   const explained = `Bytes of the tensor over the time of one all-reduce; more is better.`;
   if (values(rows, "bytes").length > 1) {
@@ -118,7 +118,7 @@ export function timeFigure(context: Context, all: Row[]): HTMLElement | undefine
     kind: "time",
     title: "Time by size",
     caption: "Median time of one all-reduce, with the least and the most of the samples; less is better.",
-    columns: [columns.size, columns.median, columns.min, columns.max, columns.limit, columns.repeat, columns.samples, columns.verified],
+    columns: [columns.size, columns.median, columns.min, columns.max, columns.latency, columns.limit, columns.repeat, columns.samples, columns.verified],
     draw: (shown, width) => drawLines({
       looks: context.looks, limits: false, x: sizeAxis,
       y: { label: "Time", log: true, format: format.secondsTick },

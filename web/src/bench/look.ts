@@ -40,26 +40,29 @@ const spareSymbols: SymbolType[] = ["wye", "cross", "star", "triangle", "diamond
 const order = ["passing", "auto", "in_network", "ring_hierarchical", "ring", "halving_doubling", "ps_sharded",
   "ps_hierarchical", "ps", "gloo", "gloo_bcube", "gloo_hd", "openmpi", "openmpi_ring"];
 
+const base = (row: Row): string => row.name.replace(/:rack$/, "");
+
 /** The looks of all series of a page, in the order of its legends. */
 export function lookUp(rows: Row[]): Map<string, Look> {
   const first = new Map<string, Row>();
   for (const row of rows) if (!first.has(row.series)) first.set(row.series, row);
   const rank = (row: Row): number => {
-    const at = order.indexOf(row.strategy);
-    return at >= 0 ? at : row.peer ? 1000 : 8.5;
+    const at = order.indexOf(base(row));
+    return at >= 0 ? at + (row.name === base(row) ? 0 : 0.5) : row.peer ? 1000 : 8.5;
   };
   const sorted = [...first.values()].sort((a, b) => rank(a) - rank(b));
   const found = new Map<string, Look>();
   let spare = 0;
   for (const row of sorted) {
-    let look = Object.hasOwn(looks, row.strategy) ? looks[row.strategy]! : undefined;
+    let look = Object.hasOwn(looks, base(row)) ? looks[base(row)]! : undefined;
+    if (look && row.name !== base(row)) look = { ...look, symbol: "wye", width: 1.8 };
     if (!look) {
       const color = spareColors[spare % spareColors.length]!;
       const symbol = spareSymbols[spare++ % spareSymbols.length]!;
       look = row.peer ? peer(color, symbol, "4 2") : ours(color, symbol);
     }
     // The same strategy of a later file: the same colour and shape, but with gaps, and open where the first is solid.
-    const later = row.report > 0 && row.series !== row.strategy;
+    const later = row.report > 0 && row.series !== row.name;
     found.set(row.series, later ? { ...look, dash: look.dash ? "12 3 2 3" : "12 4", hollow: !look.hollow } : look);
   }
   return found;

@@ -7,9 +7,10 @@ export interface Row {
   readonly report: number; // which file
   readonly index: number; // which of its results
   readonly fields: Readonly<Record<string, unknown>>;
-  readonly strategy: string;
+  /** The strategy, and whether hosts of a rack sum first: "passing:rack". As in ratio_to. */
+  readonly name: string;
   readonly peer: boolean;
-  /** What is drawn as one line: the strategy, and which file if several have the same. */
+  /** What is drawn as one line: the name, and which file if several have the same. */
   series: string;
 }
 
@@ -62,8 +63,8 @@ export function read(reports: Report[]): Bench {
   if (commits.size === sources.length) for (const source of sources) source.name = source.commit;
   const rows = reports.flatMap(({ content }, report) =>
     (content.results as Record<string, unknown>[]).map((fields, index): Row => {
-      const strategy = text(fields.strategy);
-      return { report, index, fields, strategy, peer: fields.peer === true, series: strategy };
+      const name = text(fields.strategy) + (fields.local_domain === "rack" ? ":rack" : "");
+      return { report, index, fields, name, peer: fields.peer === true, series: name };
     }));
   tellApart(rows, sources);
   const absent = new Map<string, Absent>();
@@ -80,17 +81,17 @@ export function read(reports: Report[]): Bench {
 function tellApart(rows: Row[], sources: Source[]): void {
   const seen = new Map<string, number>();
   const clash = rows.some((row) => {
-    const key = JSON.stringify([row.strategy, caseKey(row), number(row, "bytes")]);
+    const key = JSON.stringify([row.name, caseKey(row), number(row, "bytes")]);
     const first = seen.get(key) ?? row.report;
     seen.set(key, first);
     return first !== row.report;
   });
-  if (clash) for (const row of rows) row.series = `${row.strategy} (${sources[row.report]!.name})`;
+  if (clash) for (const row of rows) row.series = `${row.name} (${sources[row.report]!.name})`;
 }
 
-/** What makes two rows comparable, the size apart. */
+/** What makes two rows comparable, the size apart. Not what a strategy chooses: operations in flight, the local domain. */
 export const caseFields =
-  ["hosts", "ranks_per_host", "racks", "local_domain", "rate_bps", "spine_rate_bps", "mtu"] as const;
+  ["hosts", "ranks_per_host", "racks", "servers", "rate_bps", "spine_rate_bps", "mtu"] as const;
 export type CaseField = (typeof caseFields)[number];
 
 /** The case of a row as a key; without the field along which a chart goes. */
@@ -108,8 +109,7 @@ export function caseTitle(row: Row, without?: CaseField): string {
     [say("hosts", (n) => format.plural(n, "host")), say("ranks_per_host", (n) => format.plural(n, "rank") + (without === "hosts" ? " per host" : ""))]
       .filter(Boolean).join(" × "),
     racks > 1 && say("racks", (n) => format.plural(n, "rack")),
-    typeof row.fields.local_domain === "string" && row.fields.local_domain !== "host" &&
-      `sums in the ${row.fields.local_domain}`,
+    (number(row, "servers") ?? 0) > 1 && say("servers", (n) => format.plural(n, "server")),
     say("rate_bps", (n) => (n === 0 ? "links not shaped" : format.rate(n))),
     (number(row, "spine_rate_bps") ?? 0) > 0 && say("spine_rate_bps", (n) => `spine ${format.rate(n)}`),
     say("mtu", (n) => (n === 1500 ? "" : `MTU ${n}`)),
@@ -152,7 +152,7 @@ export function bandwidthLimit(row: Row): number | undefined {
 
 /** How many times as fast as `peer`: by the file's own figure, else from the medians. */
 export function ratioTo(row: Row, peer: Row): number | undefined {
-  const measured = number(row, `ratio_to.${peer.strategy}`);
+  const measured = number(row, `ratio_to.${peer.name}`);
   if (measured !== undefined) return measured;
   const [ours, theirs] = [positive(row, "median_seconds"), positive(peer, "median_seconds")];
   return ours !== undefined && theirs !== undefined ? theirs / ours : undefined;

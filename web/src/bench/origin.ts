@@ -1,7 +1,7 @@
 // What was run: command, commit, machine, date; and what could not be.
 import { h } from "../dom";
 import * as format from "../format";
-import type { Bench, Source } from "./model";
+import { caseTitle, number, type Bench, type Row, type Source } from "./model";
 
 function machine(source: Source): string {
   const { cpu, cores, kernel, memory_bytes: memory } = source.machine;
@@ -26,8 +26,13 @@ export function origin(bench: Bench): HTMLElement {
         entry("Machine", machine(source)),
         entry("Results", `${rows} in ${source.file}`)));
   };
+  const failed = bench.rows.filter((row) => typeof row.fields.error === "string");
+  const where = (row: Row): string => `${caseTitle(row)}, ${format.bytes(number(row, "bytes") ?? NaN)}`;
   return h("div", { class: "origins" },
     h("ol", { class: "card", "aria-label": "What was run" }, ...bench.sources.map(one)),
+    failed.length > 0 && h("div", { class: "notice failed", id: "failed" },
+      h("b", {}, "Failed"),
+      h("ul", {}, ...failed.map((row) => h("li", {}, h("b", {}, row.name), ` (${where(row)}): ${String(row.fields.error)}`)))),
     bench.absent.length > 0 && h("div", { class: "notice", id: "absent" },
       h("b", {}, "Not measured"),
       h("ul", {}, ...bench.absent.map((each) => h("li", {}, h("b", {}, each.strategy), `: ${each.reason}`)))));

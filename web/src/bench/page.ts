@@ -46,10 +46,10 @@ function cases(context: Context): Section[] {
 }
 
 function everything({ bench }: Context): Section {
-  const all = [columns.hosts, columns.ranks, columns.racks, columns.domain, columns.rate, columns.spine, columns.mtu, columns.size,
-    columns.median, columns.min, columns.max, columns.repeat, columns.samples, columns.bandwidth, columns.lineRatio,
+  const all = [columns.hosts, columns.ranks, columns.racks, columns.servers, columns.domain, columns.rate, columns.spine, columns.mtu, columns.size,
+    columns.median, columns.min, columns.max, columns.latency, columns.repeat, columns.inFlight, columns.samples, columns.bandwidth, columns.lineRatio,
     columns.ceilingRatio, columns.limit, columns.limitRatio, columns.cpu, columns.busiest, columns.busiestTensors,
-    columns.busiestLink, columns.least, columns.verified, ...ratioColumns(bench.rows)];
+    columns.busiestLink, columns.least, columns.verified, columns.error, ...ratioColumns(bench.rows)];
   return section("Every result", h("div", { class: "card", id: "everything" },
     h("details", {}, h("summary", {}, "Table", h("span", { class: "count" }, ` ${bench.rows.length}`)),
       table(bench, bench.rows, "Every result", all)),

@@ -45,16 +45,16 @@ function card(kind: string, figure: string, what: string, detail: string, bad = 
 
 // The strategy that the cards speak of: passing, or else the one that is fastest most often.
 function hero(found: Match[]): string | undefined {
-  if (found.some(({ rows }) => rows.some((row) => row.strategy === "passing"))) return "passing";
-  const wins = groups(found.map(({ ours }) => ours), (row) => row.strategy).sort((a, b) => b.length - a.length);
-  return wins[0]?.[0]?.strategy;
+  if (found.some(({ rows }) => rows.some((row) => row.name === "passing"))) return "passing";
+  const wins = groups(found.map(({ ours }) => ours), (row) => row.name).sort((a, b) => b.length - a.length);
+  return wins[0]?.[0]?.name;
 }
 
 function cards(bench: Bench, found: Match[]): HTMLElement[] {
   const name = hero(found);
   const result: HTMLElement[] = [];
   const ratios = found.flatMap(({ rows, peer }) => {
-    const row = peer && fastest(rows.filter((each) => each.strategy === name));
+    const row = peer && fastest(rows.filter((each) => each.name === name));
     const ratio = row && ratioTo(row, peer);
     return ratio === undefined ? [] : [ratio];
   });
@@ -65,7 +65,7 @@ function cards(bench: Bench, found: Match[]): HTMLElement[] {
         : `Median of ${ratios.length} comparisons, ${range(ratios, format.times)}; faster in ${wins}.`));
   }
   // The largest size of each case: there links decide, not latency.
-  const largest = groups(bench.rows.filter((row) => row.strategy === name), (row) => JSON.stringify([row.report, caseKey(row)]))
+  const largest = groups(bench.rows.filter((row) => row.name === name), (row) => JSON.stringify([row.report, caseKey(row)]))
     .map((rows) => rows.reduce((best, row) => ((number(row, "bytes") ?? 0) > (number(best, "bytes") ?? 0) ? row : best)));
   const limits = largest.map((row) => positive(row, "limit_ratio")).filter((value): value is number => value !== undefined);
   if (limits.length > 0) {
@@ -84,14 +84,14 @@ function cards(bench: Bench, found: Match[]): HTMLElement[] {
     const right = known.filter((row) => row.fields.verified === true).length;
     const bad = right < known.length;
     result.push(card("verified", `${right} of ${bench.rows.length}`, "results verified",
-      bad ? `${known.length - right} had wrong sums: do not trust their times.` : "Compared with the exact sums.", bad));
+      bad ? `${known.length - right} failed, or had wrong sums.` : "Compared with the exact sums.", bad));
   }
   return result;
 }
 
 function winners(bench: Bench, found: Match[]): HTMLElement {
   const head = ["Size", "Fastest of ours", "Time", "Of its limit", "Fastest peer", "Its time", "Speed against it"];
-  const several = bench.rows.some((row) => row.series !== row.strategy);
+  const several = bench.rows.some((row) => row.series !== row.name);
   const value = (row: Row | undefined, field: string, show: (value: number) => string): HTMLElement => {
     const its = row && positive(row, field);
     return its === undefined ? h("td", { class: "missing" }, format.dash)
@@ -101,10 +101,10 @@ function winners(bench: Bench, found: Match[]): HTMLElement {
   const row = ({ ours, peer, ratio }: Match): HTMLElement => h("tr", {},
     h("th", { scope: "row", "data-report": ours.report, "data-row": ours.index, "data-field": "bytes", "data-value": number(ours, "bytes") },
       format.bytes(number(ours, "bytes") ?? NaN)),
-    h("td", { class: "word" }, ours.strategy),
+    h("td", { class: "word" }, ours.name),
     value(ours, "median_seconds", format.seconds),
     value(ours, "limit_ratio", format.percent),
-    h("td", { class: peer ? "word" : "missing" }, peer?.strategy ?? format.dash),
+    h("td", { class: peer ? "word" : "missing" }, peer?.name ?? format.dash),
     value(peer, "median_seconds", format.seconds),
     ratio === undefined ? h("td", { class: "missing" }, format.dash)
       : h("td", { class: ratio >= 1 ? "ratio ahead" : "ratio behind", "data-ratio": ratio }, format.times(ratio),

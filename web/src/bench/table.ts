@@ -13,12 +13,13 @@ export interface Column {
 
 const limited = (show: (value: number) => string) => (value: number): string => (value === 0 ? format.dash : show(value));
 
-const words = new Set(["local_domain", "busiest_link"]);
+const words = new Set(["local_domain", "busiest_link", "error"]);
 
 /** Every field of a result: how it is called and written. */
 export const columns = {
   hosts: { title: "Hosts", field: "hosts", show: String },
   ranks: { title: "Ranks per host", field: "ranks_per_host", show: String },
+  servers: { title: "Servers", field: "servers", show: String },
   racks: { title: "Racks", field: "racks", show: String },
   domain: { title: "Local domain", field: "local_domain" },
   rate: { title: "Links", field: "rate_bps", show: format.rate },
@@ -26,10 +27,12 @@ export const columns = {
   mtu: { title: "MTU", field: "mtu", show: String },
   size: { title: "Size", field: "bytes", show: format.bytes },
   repeat: { title: "Repeat", field: "repeat", show: String },
+  inFlight: { title: "In flight", field: "in_flight", show: String },
   samples: { title: "Samples", field: "samples", show: String },
   median: { title: "Median time", field: "median_seconds", show: format.seconds },
   min: { title: "Least", field: "min_seconds", show: format.seconds },
   max: { title: "Most", field: "max_seconds", show: format.seconds },
+  latency: { title: "Latency", field: "latency_seconds", show: format.seconds },
   limit: { title: "Limit", field: "limit_seconds", show: limited(format.seconds) },
   limitRatio: { title: "Of its limit", field: "limit_ratio", show: limited(format.percent) },
   bandwidth: { title: "Bandwidth", field: "algorithm_bandwidth", show: (value) => format.speed(8 * value) },
@@ -45,6 +48,7 @@ export const columns = {
   },
   least: { title: "Least possible", field: "least_link_bytes", show: limited(format.bytes) },
   verified: { title: "Verified", field: "verified" },
+  error: { title: "Error", field: "error" },
 } satisfies Record<string, Column>;
 
 export function inTensors(row: Row, field: string): number | undefined {
@@ -52,10 +56,11 @@ export function inTensors(row: Row, field: string): number | undefined {
   return link !== undefined && size ? link / size : undefined;
 }
 
-/** A column for each peer that some row is compared with. */
-export function ratioColumns(rows: Row[]): Column[] {
-  const peers = new Set(rows.flatMap((row) => Object.keys((row.fields.ratio_to as object | undefined) ?? {})));
-  return [...peers].sort().map((peer) => ({ title: `Against ${peer}`, field: `ratio_to.${peer}`, show: format.times }));
+/** A column for each that some row is compared with; of all, or of peers only. */
+export function ratioColumns(rows: Row[], peersOnly = false): Column[] {
+  const others = new Set(rows.flatMap((row) => Object.keys((row.fields.ratio_to as object | undefined) ?? {})));
+  const peers = new Set(rows.filter((row) => row.peer).map((row) => row.name));
+  return [...others].filter((name) => !peersOnly || peers.has(name)).sort().map((peer) => ({ title: `Against ${peer}`, field: `ratio_to.${peer}`, show: format.times }));
 }
 
 function cell(row: Row, column: Column): HTMLElement {
@@ -79,7 +84,7 @@ export function table(bench: Bench, rows: Row[], label: string, chosen: Column[]
     ...chosen.map((column) => h("th", { scope: "col", class: words.has(column.field ?? "") && "word" }, column.title)), several && h("th", { scope: "col", class: "word" }, "Commit"));
   const body = rows.map((row) => h("tr", {},
     h("th", { scope: "row", "data-report": row.report, "data-row": row.index, "data-field": "strategy",
-      "data-value": typeof row.fields.strategy === "string" ? row.strategy : undefined }, row.strategy),
+      "data-value": typeof row.fields.strategy === "string" ? row.fields.strategy : undefined }, row.name),
     ...chosen.map((column) => cell(row, column)),
     several && h("td", { class: "word" }, bench.sources[row.report]!.commit)));
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
