@@ -6,10 +6,15 @@ namespace passing::cli {
 void add_lab(CLI::App& app) {
   CLI::App* lab = app.add_subcommand(
       "lab",
-      "A cluster on this machine, out of network namespaces.");
+      "A cluster on this machine, out of network namespaces: see docs/lab.md.\n"
+      "`run` makes one for a command; `up` makes one that stays, for `exec`, `link`, `status` and `down`.");
   lab->require_subcommand(1);
   add_lab_run(*lab);
+  add_lab_up(*lab);
+  add_lab_down(*lab);
+  add_lab_status(*lab);
   add_lab_exec(*lab);
+  add_lab_link(*lab);
   add_lab_demo(*lab);
 }
 
