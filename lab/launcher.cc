@@ -11,10 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
-
-#include "cluster.h"
 
 namespace passing::lab {
 namespace {
@@ -48,27 +45,15 @@ Expected<void> Launcher::start(const Process& process) {
   if (pipe2(output, O_CLOEXEC) != 0) {
     return fail(ErrorCode::invalid_argument, fmt::format("{}: {}", process.name, std::strerror(errno)));
   }
-  std::vector<char*> arguments;
-  for (const std::string& word : process.command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
     setsid();  // a group of its own, which can be ended as one
-    const sigset_t signals = watched_signals();
-    sigprocmask(SIG_UNBLOCK, &signals, nullptr);
-    if (!Cluster::enter(process.where, process.host_name)) {
-      dprintf(output[1], "cannot enter namespace %s: %s\n", process.where.c_str(), std::strerror(errno));
-      _exit(126);
-    }
-    for (const auto& [key, value] : process.environment) setenv(key.c_str(), value.c_str(), 1);
     dup2(output[1], STDOUT_FILENO);
     dup2(output[1], STDERR_FILENO);
-    execvp(arguments[0], arguments.data());
-    dprintf(STDERR_FILENO, "cannot run %s: %s\n", arguments[0], std::strerror(errno));
-    _exit(127);
+    become(process);
   }
   close(output[1]);
   if (child < 0) {
@@ -95,6 +80,11 @@ int Launcher::wait_from(std::size_t from) {
     if (status != 0) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
   return 0;
+}
+
+bool Launcher::interrupted() {
+  pass_output(0);
+  return caught_ != 0;
 }
 
 bool Launcher::watch(std::size_t index, int milliseconds, const std::function<bool()>& done) {

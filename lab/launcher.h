@@ -4,25 +4,13 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "process.h"
 
 namespace passing::lab {
-
-using LineSink = std::function<void(const std::string&)>;
-
-struct Process {
-  std::string name;   ///< for messages and the prefix of its output
-  std::string where;  ///< namespace
-  std::string host_name;
-  std::vector<std::string> command;
-  std::map<std::string, std::string> environment;  ///< added to ours
-  std::string prefix;                              ///< before each line of output
-  LineSink sink;                                   ///< gets the lines, if set; else they are printed
-};
 
 /// Starts processes and watches over them. One thread. A child dies with this process,
 /// even if that is killed; what a child started and left behind is ended by the cluster.
@@ -39,8 +27,8 @@ class Launcher {
   /// Waits until the processes started from index `from` on have ended, passing their output on; returns
   /// the first exit status that is not 0. A signal (Ctrl-C) ends them all and returns 128 + signal.
   int wait_from(std::size_t from);
-  /// Whether a signal has ended it all.
-  bool interrupted() const { return caught_ != 0; }
+  /// Whether a signal has ended it all, or is to.
+  bool interrupted();
   /// Passes output on for a while; stops early if `done` says so. False if process `index` has ended.
   bool watch(std::size_t index, int milliseconds, const std::function<bool()>& done);
   /// SIGTERM, then SIGKILL after four seconds, to each process's whole group; those from index `from` on are

@@ -51,7 +51,7 @@ Expected<std::string> run(const std::vector<std::string>& command, const std::st
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return output;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
     return fail(ErrorCode::invalid_argument,
-                fmt::format("'{}' cannot be run: install it (iproute2)", command[0]));
+                fmt::format("'{}' cannot be run: install it (iproute2, nftables, ethtool)", command[0]));
   }
   return fail(ErrorCode::invalid_argument, fmt::format("{}: {}", line, output));
 }

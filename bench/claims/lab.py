@@ -48,6 +48,8 @@ def with_links(build, arguments, command, least=1.0, environment={}, hosts=HOSTS
     # A link that carried less than its strategy's minimum did not do what the strategy is.
     moved = rows[0]["bytes"] * rows[0]["repeat"]
     for link in carried:
+        if link["kind"] == "rack":
+            continue  # what an uplink must carry depends on the strategy: those who measure it say so
         up, down = least(link["host"]) if callable(least) else (least, least)
         if link["up_bytes"] < up * moved or link["down_bytes"] < down * moved:
             raise RuntimeError(f"link of host {link['host']} carried fewer than {up * moved:.0f} bytes up, {down * moved:.0f} down: {link}")

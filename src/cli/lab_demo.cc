@@ -13,6 +13,7 @@
 
 #include "cli/lab_parts.h"
 #include "cli/progress.h"
+#include "lab/privilege.h"
 #include "passing/communicator.h"
 
 namespace passing::cli {
@@ -27,18 +28,19 @@ struct Options {
 struct Entry {
   const char* strategy;
   const char* what;
+  bool others_sum = false;  ///< a switch or server sums: a host sends and receives the tensor once at least
 };
 
 // Those that the others are measured by come first.
 constexpr Entry kEntries[] = {
-    {"ps", "one server adds for all ranks"},
-    {"ps_hierarchical", "sums in the host, then the server"},
+    {"ps", "one server adds for all ranks", true},
+    {"ps_hierarchical", "sums in the host, then the server", true},
     {"ps_sharded", "every host serves a part"},
     {"halving_doubling", "pairs of ranks"},
     {"ring", "a ring of all ranks"},
     {"ring_hierarchical", "sums in the host, then a ring of hosts"},
-    {"in_network", "the switch adds for all ranks"},
-    {"passing", "sums in the host, then the switch"},
+    {"in_network", "the switch adds for all ranks", true},
+    {"passing", "sums in the host, then the switch", true},
 };
 
 // Whole numbers, so that sums are exact in any order; no two ranks or near places alike.
@@ -92,10 +94,7 @@ class Demo {
   Demo(const Options& options, const lab::Cluster& cluster, lab::Launcher& launcher)
       : options_(options), cluster_(cluster), launcher_(launcher) {}
 
-  Expected<void> start() {
-    if (auto started = start_switch(options_.lab, cluster_, launcher_); !started) return started;
-    return start_servers(options_.lab, token_, cluster_, launcher_);
-  }
+  Expected<void> start() { return start_services(options_.lab, cluster_, launcher_); }
 
   Expected<Row> run(const std::string& strategy) {
     const auto before = cluster_.links();
@@ -142,18 +141,14 @@ class Demo {
 
  private:
   lab::Process process(const std::string& strategy, unsigned rank, lab::LineSink sink) const {
-    const unsigned host = rank / options_.lab.ranks;
-    auto environment = environment_of(options_.lab, token_, host, rank % options_.lab.ranks);
-    environment["PASSING_STRATEGY"] = strategy;
-    environment["PASSING_JOB"] = strategy;
-    return {.name = fmt::format("rank {}", rank),
-            .where = cluster_.host_namespace(host),
-            .host_name = host_name(options_.lab, host),
-            .command = {std::filesystem::read_symlink("/proc/self/exe"), "lab", "demo-rank", "--elements",
-                        std::to_string(options_.elements), "--repeat", std::to_string(options_.repeat)},
-            .environment = std::move(environment),
-            .prefix = "",
-            .sink = std::move(sink)};
+    lab::Process process =
+        rank_process(cluster_, rank,
+                     {std::filesystem::read_symlink("/proc/self/exe"), "lab", "demo-rank", "--elements",
+                      std::to_string(options_.elements), "--repeat", std::to_string(options_.repeat)});
+    process.environment["PASSING_STRATEGY"] = strategy;
+    process.environment["PASSING_JOB"] = strategy;
+    process.sink = std::move(sink);
+    return process;
   }
 
   double tensors(std::uint64_t bytes) const {
@@ -164,8 +159,11 @@ class Demo {
   const Options& options_;
   const lab::Cluster& cluster_;
   lab::Launcher& launcher_;
-  const std::string token_ = random_token();
 };
+
+// What every host must send and receive at least, in tensors, whatever the algorithm. Who carried less did
+// not do what the strategy is.
+double least(const Entry& entry, unsigned hosts) { return entry.others_sum ? 1 : 2.0 * (hosts - 1) / hosts; }
 
 void print_head(const Options& options) {
   const lab::Plan& plan = options.lab.plan;
@@ -197,6 +195,12 @@ Expected<int> run_all(const Options& options, const lab::Cluster& cluster, lab::
       status = kFailed;
       continue;
     }
+    if (const double must = least(entry, options.lab.plan.hosts); std::min(row->sent, row->received) < must) {
+      fmt::print("{:<18} carried {:.2f} and {:.2f} tensors, fewer than the {:.2f} that it must\n",
+                 entry.strategy, row->sent, row->received, must);
+      status = kFailed;
+      continue;
+    }
     if (yardstick == 0) yardstick = row->seconds;
     fmt::print("{:<18} {:>7.3f} s {:>6.1f} x {:>10.2f} {:>10.2f} {:>9.2f}  {}\n", entry.strategy,
                row->seconds, yardstick / row->seconds, row->sent, row->received, row->busiest, entry.what);
@@ -206,26 +210,24 @@ Expected<int> run_all(const Options& options, const lab::Cluster& cluster, lab::
   return status;
 }
 
+// Why there is no lab; nothing if there was one, whose status is returned.
+Expected<int> run_in_lab(const Options& options) {
+  if (auto gained = lab::gain_privilege(); !gained) return tl::unexpected(gained.error());
+  // First: from here on signals are ours, so that none can end us between two namespaces.
+  lab::Launcher launcher;
+  const auto cluster = lab::Cluster::create(wanted(options.lab));
+  if (!cluster) return tl::unexpected(cluster.error());
+  const auto status = run_all(options, *cluster, launcher);
+  launcher.end_all();
+  return status ? *status : complain(status.error().message);
+}
+
 int run(const Options& options) {
-  std::string reason;
-  {
-    // First: from here on signals are ours, so that none can end us between two namespaces.
-    lab::Launcher launcher;
-    lab::Plan plan = options.lab.plan;
-    plan.hosts += options.lab.servers;
-    const auto cluster = lab::Cluster::create(plan);
-    if (cluster) {
-      const auto status = run_all(options, *cluster, launcher);
-      launcher.end_all();
-      if (status) return *status;
-      fmt::print(stderr, "passing lab demo: {}\n", status.error().message);
-      return kFailed;
-    }
-    reason = cluster.error().message;
-  }
-  while (!reason.empty() && reason.back() == '\n') reason.pop_back();
+  const auto status = run_in_lab(options);
+  if (status) return *status;
+  const std::string& reason = status.error().message;
   fmt::print("No lab on this machine, so a rehearsal over a simulated network instead: {}.\n\n",
-             geteuid() == 0 ? reason.substr(0, reason.find('\n')) : "network namespaces need root");
+             reason.substr(0, reason.find('\n')));
   return rehearsal();
 }
 
@@ -243,7 +245,7 @@ void add_sizes(CLI::App& command, Options& options) {
 void add_lab_demo(CLI::App& lab) {
   auto options = std::make_shared<Options>();
   options->lab.ranks = 2;
-  options->lab.servers = 1;
+  options->lab.plan.servers = 1;
   // Who cannot go on is told why by its rank: what servers log is noise here.
   options->lab.log = [](const std::string&) {};
   options->lab.plan.rate = "200mbit";

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "lab/shell.h"
 #include "net/hex.h"
@@ -16,20 +17,9 @@ constexpr std::uint16_t kControllerPort = 9001;
 constexpr std::uint16_t kServerPort = 9100;
 
 // Parameter servers have hosts of their own, after those of the ranks.
-std::string server_address(const LabOptions& options, unsigned server) {
-  return fmt::format("{}:{}", lab::Cluster::host_ip(options.plan.hosts + server), kServerPort);
+std::string server_address(const lab::Plan& plan, unsigned server) {
+  return fmt::format("{}:{}", lab::Map::host_ip(plan.hosts + server), kServerPort);
 }
-
-// Passes output on until the process that was started last listens.
-bool await_listener(lab::Launcher& launcher, const std::string& where, std::uint16_t port) {
-  const std::string listens = fmt::format(":{:04X} 00000000:0000 0A", port);
-  return launcher.watch(launcher.started() - 1, 5000, [&] {
-    const auto sockets = lab::run({"ip", "netns", "exec", where, "cat", "/proc/net/tcp"});
-    return sockets && sockets->find(listens) != std::string::npos;
-  });
-}
-
-}  // namespace
 
 std::string random_token() {
   std::uint64_t value[2] = {};
@@ -37,88 +27,179 @@ std::string random_token() {
   return net::to_hex(value[0]) + net::to_hex(value[1]);
 }
 
-std::string host_name(const LabOptions& options, unsigned host) {
-  return host < options.plan.hosts ? fmt::format("host{}", host)
-                                   : fmt::format("server{}", host - options.plan.hosts);
-}
-
-namespace {
-
 // In Gbit/s, of a rate as tc writes it; empty: not shaped, or written in a way of tc's that is rare.
-std::string link_rate(const std::string& rate) {
+std::string link_rate(const lab::Plan& plan) {
   if (const char* set = std::getenv("PASSING_LINK_RATE"); set != nullptr) return set;
+  // Who sums in the rack first is slowed down by the uplinks.
+  const char* domain = std::getenv("PASSING_LOCAL_DOMAIN");
+  const bool racks = plan.racks > 1 && domain != nullptr && std::string(domain) == "rack";
+  const std::string& rate = racks ? plan.uplink_rate() : plan.rate;
   for (const auto& [unit, gigabits] : {std::pair{"gbit", 1.0}, {"mbit", 1e-3}, {"kbit", 1e-6}}) {
     if (rate.ends_with(unit)) return fmt::format("{:g}", std::strtod(rate.c_str(), nullptr) * gigabits);
   }
   return "";
 }
 
-}  // namespace
-
-std::map<std::string, std::string> environment_of(const LabOptions& options, const std::string& token,
-                                                  unsigned host, unsigned local) {
-  const std::string rank = std::to_string(host * options.ranks + local);
-  const std::string size = std::to_string(options.plan.hosts * options.ranks);
-  std::string servers;
-  for (unsigned s = 0; s < options.servers; ++s) servers += (s == 0 ? "" : ",") + server_address(options, s);
-  return {{"PASSING_RANK", rank},
-          {"PASSING_LINK_RATE", link_rate(options.plan.rate)},
-          {"PASSING_SIZE", size},
-          {"PASSING_LOCAL_RANK", std::to_string(local)},
-          {"PASSING_LOCAL_SIZE", std::to_string(options.ranks)},
-          {"PASSING_HOST", fmt::format("host{}", host)},
-          {"PASSING_HOST_IP", lab::Cluster::host_ip(host)},
-          {"PASSING_JOB", "lab"},
-          {"PASSING_TOKEN", token},
-          {"PASSING_CONTROLLER", fmt::format("{}:{}", lab::Cluster::switch_ip(), kControllerPort)},
-          {"PASSING_SERVERS", servers},
-          {"RANK", rank},
-          {"WORLD_SIZE", size},
-          {"LOCAL_RANK", std::to_string(local)},
-          {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
-          {"MASTER_ADDR", lab::Cluster::host_ip(0)},
-          {"MASTER_PORT", "29500"}};
-}
-
-Expected<void> start_switch(const LabOptions& options, const lab::Cluster& cluster, lab::Launcher& launcher) {
+lab::Process switch_process(const lab::Cluster& cluster, const std::vector<std::string>& arguments) {
   lab::Process process{.name = "switch",
                        .where = cluster.switch_namespace(),
                        .host_name = "switch",
                        .command = {std::filesystem::read_symlink("/proc/self/exe"), "switch", "--listen",
-                                   lab::Cluster::switch_ip() + ":9000", "--http",
-                                   fmt::format("{}:{}", lab::Cluster::switch_ip(), kControllerPort), "--mtu",
-                                   std::to_string(options.plan.mtu)},
-                       .environment = {},
-                       .prefix = options.plain ? "" : "[switch] ",
-                       .sink = options.log};
-  process.command.insert(process.command.end(), options.switch_arguments.begin(),
-                         options.switch_arguments.end());
-  if (auto started = launcher.start(process); !started) return started;
-  // It listens on HTTP last.
-  if (!await_listener(launcher, process.where, kControllerPort))
-    return fail(ErrorCode::unreachable, "the switch did not start");
+                                   lab::Map::switch_ip() + ":9000", "--http", controller_address(), "--mtu",
+                                   std::to_string(cluster.plan().mtu)},
+                       .environment = {{"PASSING_LAB", cluster.map().prefix()}},
+                       .prefix = "[switch] ",
+                       .sink = {}};
+  process.command.insert(process.command.end(), arguments.begin(), arguments.end());
+  return process;
+}
+
+lab::Process server_process(const lab::Cluster& cluster, unsigned server) {
+  const lab::Plan& plan = cluster.plan();
+  const std::string name = cluster.map().host_name(plan.hosts + server);
+  return {.name = name,
+          .where = cluster.host_namespace(plan.hosts + server),
+          .host_name = name,
+          .command = {std::filesystem::read_symlink("/proc/self/exe"), "server", "--listen",
+                      server_address(plan, server), "--index", std::to_string(server), "--of",
+                      std::to_string(plan.servers)},
+          .environment = {{"PASSING_LAB", cluster.map().prefix()}, {"PASSING_TOKEN", cluster.state().token}},
+          .prefix = fmt::format("[{}] ", name),
+          .sink = {}};
+}
+
+}  // namespace
+
+int complain(const std::string& sentence, int status) {
+  fmt::print(stderr, "passing lab: {}\n", sentence.substr(0, sentence.find_last_not_of('\n') + 1));
+  return status;
+}
+
+void finish(int status) {
+  if (status != 0) throw CLI::RuntimeError(status);
+}
+
+std::string controller_address() { return fmt::format("{}:{}", lab::Map::switch_ip(), kControllerPort); }
+
+lab::State wanted(const LabOptions& options) {
+  return {.name = options.name,
+          .prefix = {},
+          .plan = options.plan,
+          .ranks = options.ranks,
+          .with_switch = !options.no_switch,
+          .token = random_token(),
+          .links = {}};
+}
+
+Expected<lab::Cluster> open_lab(const std::string& name) {
+  auto cluster = lab::Cluster::open(name);
+  if (cluster && !cluster->exists()) {
+    return fail(
+        ErrorCode::invalid_argument,
+        fmt::format("the namespaces of lab '{0}' are gone: `passing lab down {0}` removes what is left",
+                    cluster->state().name));
+  }
+  return cluster;
+}
+
+std::map<std::string, std::string> environment_of(const lab::State& state) {
+  std::string servers;
+  for (unsigned s = 0; s < state.plan.servers; ++s)
+    servers += (s == 0 ? "" : ",") + server_address(state.plan, s);
+  return {{"PASSING_LAB", state.prefix},
+          {"PASSING_LAB_NAME", state.name},
+          {"PASSING_TOKEN", state.token},
+          {"PASSING_CONTROLLER", controller_address()},
+          {"PASSING_SERVERS", servers}};
+}
+
+std::map<std::string, std::string> environment_of(const lab::State& state, unsigned host, unsigned local) {
+  const std::string rank = std::to_string(host * state.ranks + local);
+  const std::string size = std::to_string(state.plan.hosts * state.ranks);
+  std::map<std::string, std::string> environment = {
+      {"PASSING_RANK", rank},
+      {"PASSING_LINK_RATE", link_rate(state.plan)},
+      {"PASSING_SIZE", size},
+      {"PASSING_LOCAL_RANK", std::to_string(local)},
+      {"PASSING_LOCAL_SIZE", std::to_string(state.ranks)},
+      {"PASSING_HOST", fmt::format("host{}", host)},
+      {"PASSING_RACK", fmt::format("rack{}", state.plan.rack_of(host))},
+      {"PASSING_HOST_IP", lab::Map::host_ip(host)},
+      {"PASSING_JOB", "lab"},
+      {"RANK", rank},
+      {"WORLD_SIZE", size},
+      {"LOCAL_RANK", std::to_string(local)},
+      {"LOCAL_WORLD_SIZE", std::to_string(state.ranks)},
+      {"MASTER_ADDR", lab::Map::host_ip(0)},
+      {"MASTER_PORT", "29500"}};
+  environment.merge(environment_of(state));
+  return environment;
+}
+
+lab::Process rank_process(const lab::Cluster& cluster, unsigned rank,
+                          const std::vector<std::string>& command) {
+  const unsigned host = rank / cluster.state().ranks;
+  return {.name = fmt::format("rank {}", rank),
+          .where = cluster.host_namespace(host),
+          .host_name = cluster.map().host_name(host),
+          .command = command,
+          .environment = environment_of(cluster.state(), host, rank % cluster.state().ranks),
+          .prefix = fmt::format("[{}] ", rank),
+          .sink = {}};
+}
+
+bool listens(const std::string& where, std::uint16_t port) {
+  const auto sockets = lab::run({"ip", "netns", "exec", where, "cat", "/proc/net/tcp"});
+  return sockets && sockets->find(fmt::format(":{:04X} 00000000:0000 0A", port)) != std::string::npos;
+}
+
+Expected<void> start_services(const lab::Cluster& cluster, const std::vector<std::string>& switch_arguments,
+                              const Starter& start) {
+  if (cluster.state().with_switch) {
+    // It listens on HTTP last.
+    if (auto started = start(switch_process(cluster, switch_arguments), kControllerPort); !started)
+      return started;
+  }
+  for (unsigned s = 0; s < cluster.plan().servers; ++s) {
+    if (auto started = start(server_process(cluster, s), kServerPort); !started) return started;
+  }
   return {};
 }
 
-Expected<void> start_servers(const LabOptions& options, const std::string& token, const lab::Cluster& cluster,
-                             lab::Launcher& launcher) {
-  for (unsigned s = 0; s < options.servers; ++s) {
-    const unsigned host = options.plan.hosts + s;
-    const std::string name = host_name(options, host);
-    const lab::Process process{.name = name,
-                               .where = cluster.host_namespace(host),
-                               .host_name = name,
-                               .command = {std::filesystem::read_symlink("/proc/self/exe"), "server",
-                                           "--listen", server_address(options, s), "--index",
-                                           std::to_string(s), "--of", std::to_string(options.servers)},
-                               .environment = {{"PASSING_TOKEN", token}},
-                               .prefix = options.plain ? "" : fmt::format("[{}] ", name),
-                               .sink = options.log};
-    if (auto started = launcher.start(process); !started) return started;
-    if (!await_listener(launcher, process.where, kServerPort))
-      return fail(ErrorCode::unreachable, name + " did not start");
+Expected<void> start_services(const LabOptions& options, const lab::Cluster& cluster,
+                              lab::Launcher& launcher) {
+  return start_services(
+      cluster, options.switch_arguments, [&](lab::Process process, std::uint16_t port) -> Expected<void> {
+        if (options.plain) process.prefix = "";
+        process.sink = options.log;
+        if (auto started = launcher.start(process); !started) return started;
+        if (!launcher.watch(launcher.started() - 1, 5000, [&] { return listens(process.where, port); }))
+          return fail(ErrorCode::unreachable, fmt::format("the {} did not start", process.name));
+        return {};
+      });
+}
+
+nlohmann::json describe(const std::vector<lab::Link>& links, const lab::LinkStates& states) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const lab::Link& link : links) {
+    const lab::LinkState& state = states.at(link.name);
+    // A host by its number; racks are numbered on their own.
+    list.push_back({{link.kind == lab::LinkKind::rack ? "rack" : "host", link.index},
+                    {"name", link.name},
+                    {"kind", to_string(link.kind)},
+                    {"rate", state.rate},
+                    {"loss", state.impairment.loss},
+                    {"duplication", state.impairment.duplication},
+                    {"reordering", state.impairment.reordering},
+                    {"down", state.down},
+                    {"up_bytes", link.up.bytes},
+                    {"up_packets", link.up.packets},
+                    {"up_drops", link.up.drops},
+                    {"down_bytes", link.down.bytes},
+                    {"down_packets", link.down.packets},
+                    {"down_drops", link.down.drops}});
   }
-  return {};
+  return list;
 }
 
 }  // namespace passing::cli

@@ -1,0 +1,95 @@
+// The options that say what a lab is like.
+#include <fmt/format.h>
+
+#include <regex>
+
+#include "cli/lab_parts.h"
+#include "net/mtu.h"
+
+namespace passing::cli {
+namespace {
+
+constexpr unsigned kMostHosts = 64;
+constexpr unsigned kMostServers = 16;
+
+// It is part of the names of namespaces and a directory.
+CLI::Validator name_of_lab() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        static const std::regex allowed("[A-Za-z0-9][A-Za-z0-9_-]{0,31}");
+        return std::regex_match(text, allowed)
+                   ? std::string()
+                   : fmt::format("'{}': must be 1 to 32 letters, digits, - or _", text);
+      },
+      "", "name");
+}
+
+}  // namespace
+
+CLI::Validator rate_of_link() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        static const std::regex allowed("none|[0-9]+(\\.[0-9]+)?[kmgt]?bit");
+        return std::regex_match(text, allowed)
+                   ? std::string()
+                   : fmt::format("'{}': must be a rate as tc writes it, such as 200mbit or 1gbit, or none",
+                                 text);
+      },
+      "", "rate");
+}
+
+void add_name_option(CLI::App& command, std::string& name) {
+  command.add_option("--name", name, "which lab, if there are several")->envname("PASSING_LAB_NAME");
+}
+
+void add_plan_options(CLI::App& command, LabOptions& options) {
+  lab::Plan& plan = options.plan;
+  command.add_option("--name", options.name, "what other commands know it by")->check(name_of_lab());
+  command.add_option("--hosts", plan.hosts, "hosts, each with a link of its own")
+      ->check(whole_number(1, kMostHosts))
+      ->capture_default_str();
+  command.add_option("--ranks", options.ranks, "processes per host")
+      ->check(whole_number(1, 64))
+      ->capture_default_str();
+  command
+      .add_option(
+          "--racks", plan.racks,
+          "racks that share the hosts; with several, each has an uplink to a spine where the switch is")
+      ->check(whole_number(1, kMostHosts))
+      ->capture_default_str();
+  command
+      .add_option("--servers", plan.servers,
+                  "parameter servers, each on a host of its own with a link like the others; with racks, on "
+                  "the spine")
+      ->check(whole_number(0, kMostServers))
+      ->capture_default_str();
+  command
+      .add_option("--rate", plan.rate,
+                  "of each link each way, as tc writes it (1gbit, 200mbit), or none: not shaped")
+      ->check(rate_of_link())
+      ->capture_default_str();
+  command.add_option("--spine-rate", plan.spine_rate, "of each rack's uplink; without it, the rate of links")
+      ->check(rate_of_link());
+  command.add_option("--mtu", plan.mtu, "of all links")
+      ->check(whole_number(net::kSmallestMtu, net::kLargestMtu))
+      ->capture_default_str();
+  for (const auto& [name, where, what] :
+       {std::tuple{"--loss", &plan.impairment.loss, "percent of packets that every link loses"},
+        {"--duplication", &plan.impairment.duplication, "percent of packets that arrive twice"},
+        {"--reordering", &plan.impairment.reordering, "percent of packets that come late, behind others"}}) {
+    command.add_option(name, *where, what)->check(CLI::Range(0.0, 50.0));
+  }
+  command.add_flag("--no-switch", options.no_switch, "start no switch");
+  command
+      .add_option("--switch-argument", options.switch_arguments,
+                  "an argument for `passing switch`; repeat as needed")
+      ->allow_extra_args(false);
+  command.parse_complete_callback([&options] {
+    if (options.plan.racks > options.plan.hosts) {
+      throw CLI::ValidationError(
+          "--racks", fmt::format("'{}': there are only {} hosts", options.plan.racks, options.plan.hosts));
+    }
+  });
+}
+
+}  // namespace passing::cli
