@@ -24,6 +24,8 @@ class Launcher {
   Expected<void> start(const Process& process);
   /// How many there are: the index that the next one gets.
   std::size_t started() const { return children_.size(); }
+  /// Of the processes from index `from` to before `to` that still run.
+  double cpu_seconds(std::size_t from, std::size_t to) const;
   /// Waits until the processes started from index `from` on have ended, passing their output on; returns
   /// the first exit status that is not 0. A signal (Ctrl-C) ends them all and returns 128 + signal.
   int wait_from(std::size_t from);

@@ -2,7 +2,7 @@
 """Measures what the project promises and prints target, figure, and pass or miss.
 
 Every "must reach" is an entry of CLAIMS. Figures are ratios taken in one run. A table for people
-goes to standard output, JSON to build/claims.json. The exit status is 0 if all was measured,
+goes to standard output, line by line; JSON to build/claims.json, beside what was measured before. The exit status is 0 if all was measured,
 whether or not it passed: a miss is a result.
 """
 
@@ -20,6 +20,7 @@ import time
 
 sys.dont_write_bytecode = True
 
+import bench
 import collectives
 import hierarchy
 from lab import CEILING, ROOT, ROUNDS, in_lab, median_seconds, peer, slowest_total
@@ -197,6 +198,7 @@ CLAIMS = [
      in_network_of_ceiling("200mbit", 2e8, 250_000, 50)),
     *collectives.claims(),
     *hierarchy.claims(),
+    *bench.claims(),
     ("idle-cpu", "an idle communicator: CPU", "<=", 0.5, "% of a core", idle("cpu_percent")),
     ("idle-threads", "threads of a communicator", "<=", 2, "threads", idle("threads")),
     ("switch-memory", "memory of a switch with the default slots", "<", 64, "MB", switch_memory),
@@ -205,6 +207,18 @@ CLAIMS = [
 ]
 
 COMPARE = {">=": lambda a, b: a >= b, "<=": lambda a, b: a <= b, "<": lambda a, b: a < b}
+
+
+def keep(row, names):
+    """Writes it to build/claims.json, beside what was measured before, each with its commit, in the order of CLAIMS."""
+    path = os.path.join(ROOT, "build", "claims.json")
+    rows = {}
+    if os.path.exists(path):
+        with open(path) as file:
+            rows = {each["name"]: each for each in json.load(file)["results"]}
+    rows[row["name"]] = row
+    with open(path, "w") as file:
+        json.dump({"results": [rows[name] for name in names if name in rows]}, file, indent=2)
 
 
 def main():
@@ -220,7 +234,12 @@ def main():
         if not found:
             parser.error(f"no such claim: {word}; there are {', '.join(names)}")
         wanted |= found
-    rows = []
+    commit = subprocess.check_output(["git", "-C", ROOT, "describe", "--always", "--dirty"], text=True).strip()
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
+    machine = f"{os.cpu_count()} x {cpu}, Linux {platform.release()}"
+    print(f"commit {commit}, {machine}\n")
+    print(f"| {'claim':<64} | {'target':>8} | {'figure':>8} | {'unit':<13} | verdict |")
+    print(f"|{'-' * 66}|{'-' * 10}|{'-' * 10}|{'-' * 15}|---------|", flush=True)
     for name, text, comparison, target, unit, measure in CLAIMS:
         if name not in wanted:
             continue
@@ -232,17 +251,8 @@ def main():
         except (RuntimeError, OSError, subprocess.CalledProcessError) as problem:
             print(f"{name}: {problem}\n{getattr(problem, 'output', None) or ''}", file=sys.stderr)
             row |= {"figure": "-", "verdict": "error"}
-        rows.append(row)
-    commit = subprocess.check_output(["git", "-C", ROOT, "describe", "--always", "--dirty"], text=True).strip()
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
-    machine = f"{os.cpu_count()} x {cpu}, Linux {platform.release()}"
-    print(f"commit {commit}, {machine}\n")
-    print(f"| {'claim':<56} | {'target':>8} | {'figure':>8} | {'unit':<13} | verdict |")
-    print(f"|{'-' * 58}|{'-' * 10}|{'-' * 10}|{'-' * 15}|---------|")
-    for row in rows:
-        print(f"| {row['claim']:<56} | {row['target']:>8} | {row['figure']:>8} | {row['unit']:<13} | {row['verdict']:<7} |")
-    with open(os.path.join(ROOT, "build", "claims.json"), "w") as file:
-        json.dump({"commit": commit, "machine": machine, "results": rows}, file, indent=2)
+        print(f"| {row['claim']:<64} | {row['target']:>8} | {row['figure']:>8} | {row['unit']:<13} | {row['verdict']:<7} |", flush=True)
+        keep(row | {"commit": commit, "machine": machine}, names)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,7 @@ nlohmann::json to_json(const Row& row, const Rows& beside) {
                {"cpu_seconds_per_gb", row.cpu_per_gb()},
                {"busiest_link_bytes", row.busiest()},
                {"busiest_link", row.samples.front().busiest_link},
+               {"uplink_bytes", median(row.samples, [](const Sample& each) { return each.uplink; })},
                {"least_link_bytes",
                 std::max({load.host, load.uplink, load.server}) * static_cast<double>(row.bytes)}});
   json["ratio_to"] = nlohmann::json::object();

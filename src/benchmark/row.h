@@ -16,6 +16,7 @@ struct Sample {
   double cpu = 0;      ///< seconds of all processes for one operation, switch and servers included
   double busiest = 0;  ///< bytes that the busiest link carried one way for one operation, headers included
   std::string busiest_link;
+  double uplink = 0;  ///< the same of the busiest uplink of a rack
 };
 
 struct Row {

@@ -36,6 +36,8 @@ void log_to_stderr(const std::string& who);
 int rehearsal();
 
 void add_all_reduce(CLI::App& app);
+/// The command line is part of its results.
+void add_bench(CLI::App& app, int argc, char** argv);
 void add_lab(CLI::App& app);
 void add_rehearse(CLI::App& app);
 void add_report(CLI::App& app);
