@@ -249,9 +249,9 @@ void add_lab_demo(CLI::App& lab) {
   // Who cannot go on is told why by its rank: what servers log is noise here.
   options->lab.log = [](const std::string&) {};
   options->lab.plan.rate = "200mbit";
-  CLI::App* command = lab.add_subcommand(
-      "demo",
-      "Compare all strategies: time, and what the links of hosts carry. Without root, a rehearsal instead.");
+  CLI::App* command = lab.add_subcommand("demo",
+                                         "Compare all strategies: time, and what the links of hosts carry. "
+                                         "Where no lab can be made, a rehearsal.");
   command->add_option("--hosts", options->lab.plan.hosts, "hosts, each with a link of its own")
       ->check(whole_number(2, 32))
       ->capture_default_str();

@@ -48,8 +48,11 @@ int up(const LabOptions& options) {
                                         return start_in_background(*cluster, process, port);
                                       });
   if (!started) return complain(started.error().message);
-  if (launcher.interrupted()) return complain("interrupted: nothing stays");
   if (auto kept = cluster->keep(); !kept) return complain(kept.error().message);
+  if (launcher.interrupted()) {
+    cluster->remove();
+    return complain("interrupted: nothing stays");
+  }
   const std::string& name = cluster->state().name;
   fmt::print(
       "Lab '{0}' is up: {1} hosts of {2} in {3}. Logs: {4}\n"

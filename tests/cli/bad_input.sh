@@ -38,6 +38,11 @@ expect "--listen: address '127.0.0.1:65536'" server --listen 127.0.0.1:65536
 expect "--listen: cannot listen at 192.0.2.1:9100" server --listen 192.0.2.1
 expect "--threads" server --threads 2
 expect "--servers: '17': must be 0 to 16" lab run --servers 17 -- true
+expect "--rate: 'fast': must be a rate as tc writes it" lab run --rate fast -- true
+expect "--racks: '3': there are only 2 hosts" lab run --hosts 2 --racks 3 -- true
+expect "--name: 'no/name': must be 1 to 32 letters" lab up --name no/name
+expect "lab: link: nothing to change" lab link host0
+expect "--loss" lab link host0 --loss 51
 expect "--hosts: '1': must be 2 to 32" lab demo --hosts 1
 expect "--elements: '0': must be 1 to 1000000000" lab demo --elements 0
 expect "--servers: 'x': must be 0 to 16" lab run --servers x -- true
