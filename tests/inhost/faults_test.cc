@@ -194,7 +194,7 @@ TEST_P(Faults, KilledWhileInPoll) {
   for (std::size_t r = 1; r < ranks; ++r) EXPECT_EQ(processes.join(r).message, "rank 0 has died");
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Faults, testing::Values(2, 3, 5, 16));
+INSTANTIATE_TEST_SUITE_P(Ranks, Faults, testing::Values(2, 3, 5, 16), testing::PrintToStringParamName());
 
 // A child that a rank forks is not the rank: neither does its end mean anything, nor does it hide the rank's.
 TEST(FaultsOfOneHost, ForkedChildren) {
