@@ -91,7 +91,7 @@ TEST_P(BadHosts, MoreSharedMemoryThanThereCanBe) {
                  {"4398046511104 MB of shared memory", "give each rank less"});
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, BadHosts, testing::Values("passing", "ring_hierarchical"),
+INSTANTIATE_TEST_SUITE_P(Strategies, BadHosts, testing::Values("passing", "ring_hierarchical", "auto"),
                          [](const auto& each) { return each.param; });
 
 TEST(NoSwitch, ForTwoHosts) {

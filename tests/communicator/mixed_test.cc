@@ -125,12 +125,11 @@ TEST_P(Mixed, RandomSequences) {
   EXPECT_GT(operations, 60 * static_cast<int>(layout.size()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Mixed,
-                         testing::Combine(testing::Values("passing", "ring_hierarchical", "ps_hierarchical"),
-                                          testing::Values("abbb", "aaabcc", "baabcb")),
-                         [](const auto& each) {
-                           return std::get<0>(each.param) + "_" + std::get<1>(each.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Worlds, Mixed,
+    testing::Combine(testing::Values("passing", "ring_hierarchical", "ps_hierarchical", "auto"),
+                     testing::Values("abbb", "aaabcc", "baabcb")),
+    [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
 
 }  // namespace
 }  // namespace passing::test
