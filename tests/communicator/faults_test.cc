@@ -238,8 +238,7 @@ TEST_P(Faults, BadArguments) {
   world.run([](Communicator& each) { EXPECT_TRUE(each.barrier().wait()); });
 }
 
-TEST_P(Faults, StrategiesDiffer) {
-  if (GetParam() != "ring") return;
+TEST(Create, StrategiesDiffer) {
   Table table(2);
   parallel(2, [&](std::uint32_t rank) {
     Config config;
