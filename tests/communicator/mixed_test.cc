@@ -10,6 +10,7 @@
 
 #include "communicator/layout.h"
 #include "communicator/values.h"
+#include "seed.h"
 
 namespace passing::test {
 namespace {
@@ -106,8 +107,7 @@ class Script {
 
 TEST_P(Mixed, RandomSequences) {
   const auto& [strategy, layout] = GetParam();
-  const unsigned seed = std::random_device{}();
-  std::printf("seed %u\n", seed);
+  const unsigned seed = random_seed();
   World first(strategy, ranks_of(layout), placed(layout));
   World second("ring_hierarchical", ranks_of(layout), placed(Layout(layout.rbegin(), layout.rend())));
   if (HasFatalFailure()) return;
