@@ -141,7 +141,7 @@ TEST_P(Allocated, StaysAfterAFailure) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, Allocated,
-                         testing::Values("passing", "ring_hierarchical", "ps_hierarchical"),
+                         testing::Values("passing", "ring_hierarchical", "ps_hierarchical", "auto"),
                          [](const auto& each) { return each.param; });
 
 // Without neighbours it is ordinary memory, of which there is as much as there is.

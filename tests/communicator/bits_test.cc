@@ -4,38 +4,29 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <random>
+#include <map>
+#include <mutex>
 
-#include "communicator/layout.h"
-#include "communicator/values.h"
+#include "communicator/order.h"
 
 namespace passing::test {
 namespace {
 
-using Bytes = std::vector<std::byte>;
-
 // In blocks: less than one, one and a bit, many, with something to do for every lane.
 constexpr std::size_t kSizes[] = {1, 2113, 300'001};
 
+// The inputs of a rank, made once: shorter ones are their beginning.
+const std::byte* values_of(DataType type, std::uint32_t rank) {
+  static std::mutex mutex;
+  static std::map<std::pair<DataType, std::uint32_t>, Bytes> made;
+  const std::lock_guard lock(mutex);
+  Bytes& data = made[{type, rank}];
+  if (data.empty()) data = random_tensor(type, kSizes[2], rank);
+  return data.data();
+}
+
 /// Where a rank has its buffers.
 enum class Memory { ordinary, shared, mixed };
-
-Bytes random_bytes(DataType type, std::size_t count, std::uint32_t rank) {
-  std::mt19937 source(17 * rank + static_cast<unsigned>(type));
-  Bytes data(count * size_of(type));
-  for (std::size_t i = 0; i < count; ++i) {
-    if (type == DataType::float32) {
-      // Of very different magnitudes, so that hardly any two ways of adding give the same.
-      const float value =
-          std::ldexp(static_cast<float>(source() >> 8) - 8e6F, static_cast<int>(source() % 24) - 30);
-      std::memcpy(data.data() + 4 * i, &value, 4);
-    } else {
-      const auto bits = static_cast<std::uint16_t>(source() & 0xDFFF);  // below 2: finite, also when summed
-      std::memcpy(data.data() + 2 * i, &bits, 2);
-    }
-  }
-  return data;
-}
 
 struct Way {
   Memory memory = Memory::ordinary;
@@ -48,15 +39,15 @@ void reduce_all(Communicator& comm, Way way, Bytes& results) {
   for (const DataType type : {DataType::float32, DataType::float16}) {
     for (const std::size_t count : kSizes) {
       for (const Reduction reduction : {Reduction::sum, Reduction::average}) {
-        const Bytes values = random_bytes(type, count, comm.rank());
+        const std::size_t bytes = count * size_of(type);
         Buffers buffers(comm, shared);
-        std::byte* input = buffers.take(values.size());
-        std::byte* output = way.in_place ? input : buffers.take(values.size());
+        std::byte* input = buffers.take(bytes);
+        std::byte* output = way.in_place ? input : buffers.take(bytes);
         ASSERT_TRUE(input != nullptr && output != nullptr);
-        std::memcpy(input, values.data(), values.size());
+        std::memcpy(input, values_of(type, comm.rank()), bytes);
         const auto ended = comm.all_reduce(input, output, count, type, reduction).wait();
         ASSERT_TRUE(ended) << ended.error().message;
-        results.insert(results.end(), output, output + values.size());
+        results.insert(results.end(), output, output + bytes);
       }
     }
   }
@@ -93,15 +84,32 @@ TEST(Bits, DoNotDependOnSettings) {
   }
 }
 
+// Of three hosts it takes the switch or, for little, a ring: one stripe each, however many lanes there are.
+TEST(Bits, OfAutoDoNotDependOnSettings) {
+  const Bytes usual = results_of("auto", "aabbcc");
+  ASSERT_FALSE(usual.empty());
+  for (const std::uint32_t lanes : {1U, 2U}) {
+    for (const std::uint32_t slots : {4U, 64U}) {
+      const auto changed = results_of("auto", "aabbcc", [&](Config& config) {
+        config.lanes = lanes;
+        config.slots = slots;
+      });
+      EXPECT_TRUE(changed == usual) << lanes << " lanes, " << slots << " slots";
+    }
+  }
+}
+
 TEST(Bits, DoNotDependOnBuffersOrRun) {
-  const Layout layout = "aabbb";
-  World world("passing", ranks_of(layout), placed(layout));
-  const Bytes first = results_of(world);
-  ASSERT_FALSE(first.empty());
-  for (const Memory memory : {Memory::ordinary, Memory::shared, Memory::mixed}) {
-    for (const bool in_place : {false, true}) {
-      EXPECT_TRUE(results_of(world, {memory, in_place}) == first)
-          << static_cast<int>(memory) << (in_place ? " in place" : "");
+  for (const auto& [strategy, layout] :
+       {std::pair("passing", Layout("aabbb")), std::pair("auto", Layout("aabbc"))}) {
+    World world(strategy, ranks_of(layout), placed(layout));
+    const Bytes first = results_of(world);
+    ASSERT_FALSE(first.empty());
+    for (const Memory memory : {Memory::ordinary, Memory::shared, Memory::mixed}) {
+      for (const bool in_place : {false, true}) {
+        EXPECT_TRUE(results_of(world, {memory, in_place}) == first)
+            << strategy << " " << static_cast<int>(memory) << (in_place ? " in place" : "");
+      }
     }
   }
 }
@@ -132,43 +140,47 @@ TEST(Bits, OfWhatIsNotFinite) {
       {100'000, {{0, -kInf}, {3, kNan}}, kNan},
       {kCount - 1, {{2, -kInf}, {3, -kInf}}, -kInf},
   };
-  World world("passing", 4, placed("aabb"));
-  world.run([&](Communicator& comm) {
-    for (const DataType type : {DataType::float32, DataType::float16, DataType::bfloat16}) {
-      for (const Reduction reduction : {Reduction::sum, Reduction::average}) {
-        Bytes data(kCount * size_of(type));
-        fill(type, data.data(), kCount, comm.rank());
-        Bytes expected = data;
-        const auto put_special = [&](Bytes& where, std::size_t at, float value) {
-          if (type == DataType::float32) return put(type, where.data(), at, value);
-          const int infinity = type == DataType::float16 ? 0x7C00 : 0x7F80;
-          const int nan = type == DataType::float16 ? 0x7E00 : 0x7FC0;
-          const auto bits = static_cast<std::uint16_t>(std::isnan(value) ? nan
-                                                       : value > 0       ? infinity
-                                                                         : infinity | 0x8000);
-          std::memcpy(where.data() + 2 * at, &bits, 2);
-        };
-        for (std::size_t i = 0; i < kCount; ++i) {
-          double sum = 0;
-          for (std::uint32_t r = 0; r < comm.size(); ++r) sum += value_of(r, i);
-          put(type, expected.data(), i, reduction == Reduction::sum ? sum : sum / comm.size());
-        }
-        for (const Special& each : specials) {
-          put_special(expected, each.at, each.result);
-          for (const auto& [rank, value] : each.values) {
-            if (rank == comm.rank()) put_special(data, each.at, value);
+  for (const auto& [strategy, layout] :
+       {std::pair("passing", Layout("aabb")), std::pair("auto", Layout("aabc"))}) {
+    World world(strategy, 4, placed(layout));
+    EXPECT_NE(world.at(0).explain(kCount, DataType::float16).find(": passing"), std::string::npos);
+    world.run([&](Communicator& comm) {
+      for (const DataType type : {DataType::float32, DataType::float16, DataType::bfloat16}) {
+        for (const Reduction reduction : {Reduction::sum, Reduction::average}) {
+          Bytes data(kCount * size_of(type));
+          fill(type, data.data(), kCount, comm.rank());
+          Bytes expected = data;
+          const auto put_special = [&](Bytes& where, std::size_t at, float value) {
+            if (type == DataType::float32) return put(type, where.data(), at, value);
+            const int infinity = type == DataType::float16 ? 0x7C00 : 0x7F80;
+            const int nan = type == DataType::float16 ? 0x7E00 : 0x7FC0;
+            const auto bits = static_cast<std::uint16_t>(std::isnan(value) ? nan
+                                                         : value > 0       ? infinity
+                                                                           : infinity | 0x8000);
+            std::memcpy(where.data() + 2 * at, &bits, 2);
+          };
+          for (std::size_t i = 0; i < kCount; ++i) {
+            double sum = 0;
+            for (std::uint32_t r = 0; r < comm.size(); ++r) sum += value_of(r, i);
+            put(type, expected.data(), i, reduction == Reduction::sum ? sum : sum / comm.size());
+          }
+          for (const Special& each : specials) {
+            put_special(expected, each.at, each.result);
+            for (const auto& [rank, value] : each.values) {
+              if (rank == comm.rank()) put_special(data, each.at, value);
+            }
+          }
+          const auto ended = comm.all_reduce(data.data(), data.data(), kCount, type, reduction).wait();
+          ASSERT_TRUE(ended) << ended.error().message;
+          for (std::size_t i = 0; i < kCount; ++i) {
+            const std::size_t width = size_of(type);
+            ASSERT_EQ(std::memcmp(data.data() + i * width, expected.data() + i * width, width), 0)
+                << to_string(type) << " " << to_string(reduction) << ", element " << i;
           }
         }
-        const auto ended = comm.all_reduce(data.data(), data.data(), kCount, type, reduction).wait();
-        ASSERT_TRUE(ended) << ended.error().message;
-        for (std::size_t i = 0; i < kCount; ++i) {
-          const std::size_t width = size_of(type);
-          ASSERT_EQ(std::memcmp(data.data() + i * width, expected.data() + i * width, width), 0)
-              << to_string(type) << " " << to_string(reduction) << ", element " << i;
-        }
       }
-    }
-  });
+    });
+  }
 }
 
 }  // namespace

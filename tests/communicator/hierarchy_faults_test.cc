@@ -4,6 +4,8 @@
 #include <chrono>
 
 #include "communicator/layout.h"
+#include "communicator/messages.h"
+#include "inhost/forbid.h"
 
 namespace passing::test {
 namespace {
@@ -91,8 +93,74 @@ TEST_P(BadHosts, MoreSharedMemoryThanThereCanBe) {
                  {"4398046511104 MB of shared memory", "give each rank less"});
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, BadHosts, testing::Values("passing", "ring_hierarchical"),
+// Hosts by label and a rank without one, on the same machine: also for those that share with nobody.
+TEST_P(BadHosts, ALabelWasForgotten) {
+  expect_all_say(refusals(GetParam(), "abba",
+                          [](Config& config) {
+                            if (config.rank == 2) config.host = "";
+                          }),
+                 ErrorCode::disagreement,
+                 {"rank 0 has the host label 'a', rank 2 on the same machine has none", "PASSING_HOST"});
+}
+
+TEST_P(BadHosts, TooManyRanks) {
+  expect_all_say(refusals(GetParam(), Layout(65, 'a') + "b", {}), ErrorCode::invalid_argument,
+                 {"65 ranks are to share memory: at most 64 can", "different host labels"});
+}
+
+// What the system refuses to the first rank of one host, all ranks of all hosts hear.
+TEST_P(BadHosts, MemoryIsForbiddenOnOne) {
+  const auto errors = refusals(GetParam(), "aabbcd", [](Config& config) {
+    if (config.rank == 2) forbid_memfd();  // in its thread only
+  });
+  expect_all_say(
+      errors, ErrorCode::no_capacity,
+      {"rank 2 at 127.0.0.1:", "cannot make shared memory (memfd_create: Operation not permitted)"});
+  for (const Error& each : errors) EXPECT_EQ(each.members, std::vector<std::uint16_t>{2}) << each.message;
+}
+
+// As if rank 1 ran another version of the library: every rank sees only itself as it is.
+TEST_P(BadHosts, VersionsDiffer) {
+  const auto altered = [](const std::function<std::string(Introduction)>& change) {
+    return [change](Config& config) {
+      config.exchange = [own = config.rank, meet = config.exchange,
+                         change](const std::string& blob) -> Expected<std::vector<std::string>> {
+        auto blobs = meet(blob);
+        for (std::uint32_t r = 0; blobs && r < blobs->size(); ++r) {
+          if ((r == 1) != (own == 1)) (*blobs)[r] = change(*Introduction::decode((*blobs)[r]));
+        }
+        return blobs;
+      };
+    };
+  };
+  const auto errors = refusals(GetParam(), "aabc", altered([](Introduction other) {
+                                 other.version = "99.1";
+                                 return other.encode();
+                               }));
+  expect_all_say(errors, ErrorCode::disagreement,
+                 {"rank 1 at", "has version 99.1", "give all ranks the same"});
+  // One that says things in another way.
+  for (const Error& each : refusals(
+           GetParam(), "aabc", altered([](const Introduction& other) { return other.encode() + "more"; })))
+    EXPECT_NE(each.message.find("cannot be read: do all ranks run the same version?"), std::string::npos)
+        << each.message;
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, BadHosts, testing::Values("passing", "ring_hierarchical", "auto"),
                          [](const auto& each) { return each.param; });
+
+TEST(BadRacks, DomainsDiffer) {
+  for (const char* strategy : {"passing", "auto"}) {
+    const auto errors = refusals(strategy, "aabc", [](Config& config) {
+      if (config.rank != 1) return;
+      config.local_domain = "rack";
+      config.rack = "left";
+    });
+    expect_all_say(errors, ErrorCode::disagreement, {"rank 1 at", "local_domain", "give all ranks the same"});
+    EXPECT_NE(errors[0].message.find("has local_domain rack"), std::string::npos) << errors[0].message;
+    EXPECT_NE(errors[1].message.find("has local_domain host"), std::string::npos) << errors[1].message;
+  }
+}
 
 TEST(NoSwitch, ForTwoHosts) {
   expect_all_say(refusals("passing", "aab", [](Config& config) { config.controller = ""; }),

@@ -75,6 +75,36 @@ TEST_P(Hierarchy, AllReduce) {
   EXPECT_EQ(cases, ranks_of(layout) * ((7 * 5 - 1) * 9 + 14 + 2));
 }
 
+// What there is, at a size that ends within a block, a stripe and a word.
+class EveryKind : public Hierarchy {};
+
+TEST_P(EveryKind, OfTypeAndReduction) {
+  constexpr std::size_t kCount = 20'011;
+  const auto& [strategy, layout] = GetParam();
+  World world(strategy, ranks_of(layout), placed(layout));
+  if (HasFatalFailure()) return;
+  std::atomic<std::size_t> cases = 0;
+  world.run([&](Communicator& comm) {
+    for (unsigned t = 1; t <= kDataTypes; ++t) {
+      for (unsigned r = 1; r <= kReductions; ++r) {
+        const auto type = static_cast<DataType>(t);
+        const auto reduction = static_cast<Reduction>(r);
+        if (strategy::route(type, reduction) == strategy::Route::none) continue;
+        const std::size_t bytes = kCount * size_of(type);
+        const auto input = repeated(inputs(type, reduction, comm.rank(), kRepeats), bytes);
+        std::vector<std::byte> output(bytes);
+        const auto ended = comm.all_reduce(input.data(), output.data(), kCount, type, reduction).wait();
+        ASSERT_TRUE(ended) << ended.error().message;
+        ASSERT_TRUE(output == repeated(expected_of(type, reduction, comm.size()), bytes))
+            << to_string(type) << " " << to_string(reduction);
+        ++cases;
+      }
+    }
+  });
+  // docs/numerics.md section 8: 4 types of floats by 5, 8 of integers by 8, bool by 7.
+  EXPECT_EQ(cases, ranks_of(layout) * (4 * 5 + 8 * 8 + 7));
+}
+
 // More ranks than cores by far: whoever waits lets the others work.
 TEST(Crowded, SixteenRanksOfAHost) {
   static constexpr std::size_t kCount = 1 << 18;
@@ -112,14 +142,19 @@ TEST(Crowded, SeveralLargeOnesAtOnce) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Hierarchy,
-                         testing::Combine(testing::Values("passing", "ring_hierarchical", "ps_hierarchical"),
-                                          // One host; even and uneven ones; interleaved.
-                                          testing::Values("a", "aa", "aaa", "aaaa", "aaaaa", "aabb", "aaabcc",
-                                                          "abcd", "abbbb", "aabbccdd", "baabcb")),
-                         [](const auto& each) {
-                           return std::get<0>(each.param) + "_" + std::get<1>(each.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Worlds, Hierarchy,
+    testing::Combine(testing::Values("passing", "ring_hierarchical", "ps_hierarchical", "auto"),
+                     // One host; even and uneven ones; interleaved.
+                     testing::Values("a", "aa", "aaa", "aaaa", "aaaaa", "aabb", "aaabcc", "abcd", "abbbb",
+                                     "aabbccdd", "baabcb")),
+    [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Worlds, EveryKind,
+    testing::Combine(testing::Values("passing", "ring_hierarchical", "ps_hierarchical", "auto"),
+                     testing::Values("aaabcc", "baabcb")),
+    [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
 
 }  // namespace
 }  // namespace passing::test

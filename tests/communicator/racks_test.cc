@@ -1,111 +1,197 @@
 // Hosts of a rack sum before the switch: docs/collectives.md, "Racks"; docs/numerics.md section 7.
 #include <gtest/gtest.h>
 
-#include <random>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <thread>
 
-#include "communicator/world.h"
+#include "communicator/order.h"
+#include "communicator/reference.h"
+#include "strategy/reduce.h"
 
 namespace passing::test {
 namespace {
 
-struct Layout {
+struct RackLayout {
   const char* name;
-  std::vector<int> hosts;  // of each rank
-  std::vector<int> racks;  // of each rank
+  Layout hosts;  // of each rank
+  Layout racks;  // of each rank
 };
 
-class Racks : public testing::TestWithParam<Layout> {};
+void PrintTo(const RackLayout& layout, std::ostream* out) { *out << layout.hosts << " in " << layout.racks; }
 
-std::function<void(Config&)> placed(const Layout& layout, const std::string& domain = "rack") {
-  return [layout, domain](Config& config) {
-    config.host = "host-" + std::to_string(layout.hosts[config.rank]);
-    config.rack = "rack-" + std::to_string(layout.racks[config.rank]);
-    config.local_domain = domain;
-  };
+class Racks : public testing::TestWithParam<RackLayout> {
+ protected:
+  static std::uint32_t ranks() { return ranks_of(GetParam().hosts); }
+  static std::function<void(Config&)> in_racks(std::function<void(Config&)> change = {}) {
+    return placed(GetParam().hosts, [layout = GetParam(), change = std::move(change)](Config& config) {
+      config.rack = layout.racks[config.rank];
+      config.local_domain = "rack";
+      if (change) change(config);
+    });
+  }
+  static std::size_t fewest_ranks() {
+    std::size_t fewest = ranks();
+    for (const auto& host : groups_of(GetParam().hosts)) fewest = std::min(fewest, host.size());
+    return fewest;
+  }
+  // Hosts in float32, racks of them in float32, then the switch; one rack needs none.
+  static Bytes exact(const Tensors& inputs, DataType type, Reduction reduction) {
+    Layout rack_of_host;
+    for (const auto& host : groups_of(GetParam().hosts)) rack_of_host += GetParam().racks[host[0]];
+    const Tensors racks = group_sums(group_sums(inputs, GetParam().hosts), rack_of_host);
+    return racks.size() == 1 ? finished(racks[0], type, reduction, ranks())
+                             : through_switch(racks, type, reduction, ranks());
+  }
+};
+
+// Small whole numbers: every order of additions gives the same. Blocks, parts of a leg, and several legs.
+TEST_P(Racks, EveryTypeAndReduction) {
+  World world("passing", ranks(), in_racks());
+  if (HasFatalFailure()) return;
+  std::atomic<std::size_t> cases = 0;
+  world.run([&](Communicator& comm) {
+    for (unsigned t = 1; t <= kDataTypes; ++t) {
+      for (unsigned r = 1; r <= kReductions; ++r) {
+        const auto type = static_cast<DataType>(t);
+        const auto reduction = static_cast<Reduction>(r);
+        if (strategy::route(type, reduction) == strategy::Route::none) continue;
+        const bool switched = strategy::route(type, reduction) == strategy::Route::network;
+        for (const std::size_t count : {0, 1, 2113, 20'011, 300'001}) {
+          if (!switched && count != 20'011) continue;
+          constexpr std::size_t kRepeats = 23 * 5 * 2;
+          const auto input = inputs(type, reduction, comm.rank(), std::min(count, kRepeats));
+          Bytes data(count * size_of(type));
+          for (std::size_t at = 0; at < data.size(); at += input.size())
+            std::memcpy(data.data() + at, input.data(), std::min(input.size(), data.size() - at));
+          const auto ended = comm.all_reduce(data.data(), data.data(), count, type, reduction).wait();
+          ASSERT_TRUE(ended) << ended.error().message;
+          Bytes right(input.size());
+          for (std::size_t i = 0; i < std::min(count, kRepeats); ++i)
+            store_reduction(type, reduction, comm.size(), right.data(), i, i);
+          for (std::size_t at = 0; at < data.size(); at += right.size()) {
+            ASSERT_EQ(std::memcmp(data.data() + at, right.data(), std::min(right.size(), data.size() - at)),
+                      0)
+                << to_string(type) << " " << to_string(reduction) << " x " << count << ", from "
+                << at / size_of(type);
+          }
+          ++cases;
+        }
+      }
+    }
+  });
+  // What the switch sums has all sizes: 4 types, sums and averages.
+  EXPECT_EQ(cases, ranks() * (4 * 5 + 8 * 8 + 7 + 4 * 2 * 4));
 }
 
-// Small whole numbers: every order of additions gives the same bits.
-TEST_P(Racks, SumExactly) {
-  const auto size = static_cast<std::uint32_t>(GetParam().hosts.size());
-  World world("passing", size, placed(GetParam()));
-  int cases = 0;
-  for (const std::size_t count : {1UL, 2112UL, 2113UL, 70'000UL, 600'001UL}) {
-    for (const Reduction reduction : {Reduction::sum, Reduction::average, Reduction::max}) {
-      world.run([&](Communicator& comm) {
-        std::vector<float> data(count);
-        for (std::size_t i = 0; i < count; ++i)
-          data[i] = static_cast<float>((i * 7 + comm.rank() * 13) % 64) * static_cast<float>(size);
-        const auto ended =
-            comm.all_reduce(data.data(), data.data(), count, DataType::float32, reduction).wait();
-        ASSERT_TRUE(ended) << ended.error().message;
-        for (std::size_t i = 0; i < count; ++i) {
-          std::size_t sum = 0;
-          std::size_t most = 0;
-          for (std::uint32_t r = 0; r < size; ++r) {
-            const std::size_t each = (i * 7 + r * 13) % 64 * size;
-            sum += each;
-            most = std::max(most, each);
-          }
-          const std::size_t expected = reduction == Reduction::sum       ? sum
-                                       : reduction == Reduction::average ? sum / size
-                                                                         : most;
-          ASSERT_EQ(data[i], static_cast<float>(expected)) << i;
-        }
-      });
-      ++cases;
+// The bits are those of numerics.md: not of lanes, slots, buffers or run.
+TEST_P(Racks, EveryBit) {
+  struct Way {
+    std::uint32_t lanes;
+    std::uint32_t slots;
+    bool shared;
+  };
+  std::vector<Way> ways = {{0, 0, false}, {1, 16, true}};
+  if (fewest_ranks() > 1) ways.push_back({2, 4, true});
+  std::map<DataType, std::vector<Bytes>> given;
+  std::map<DataType, Tensors> values;
+  for (const DataType type : {DataType::float32, DataType::float16, DataType::bfloat16}) {
+    for (std::uint32_t r = 0; r < ranks(); ++r) {
+      // Two stripes and several legs; of narrow types, a leg and a bit.
+      given[type].push_back(random_tensor(type, type == DataType::float32 ? 600'001 : 150'001, r));
+      values[type].push_back(widened(type, given[type][r]));
     }
   }
-  EXPECT_EQ(cases, 15);
+  std::size_t telling = 0;
+  for (const Way& way : ways) {
+    World world("passing", ranks(), in_racks([&](Config& config) {
+                  config.lanes = way.lanes;
+                  config.slots = way.slots;
+                }));
+    if (HasFatalFailure()) return;
+    for (const auto& [type, inputs] : values) {
+      for (const Reduction reduction : {Reduction::sum, Reduction::average}) {
+        const std::size_t count = inputs[0].size();
+        const Bytes right = exact(inputs, type, reduction);
+        if (reduction == Reduction::sum &&
+            right != through_switch(group_sums(inputs, GetParam().hosts), type, reduction, ranks()))
+          ++telling;
+        world.run([&, what = type](Communicator& comm) {
+          Buffers buffers(comm, way.shared && comm.rank() % 3 != 1);
+          std::byte* input = buffers.take(right.size());
+          std::byte* output = way.lanes == 1 ? input : buffers.take(right.size());
+          ASSERT_TRUE(input != nullptr && output != nullptr);
+          std::memcpy(input, given[what][comm.rank()].data(), right.size());
+          const auto ended = comm.all_reduce(input, output, count, what, reduction).wait();
+          ASSERT_TRUE(ended) << ended.error().message;
+          for (std::size_t i = 0; i < right.size(); ++i) {
+            ASSERT_EQ(output[i], right[i]) << to_string(what) << " " << to_string(reduction) << ", element "
+                                           << i / size_of(what) << " with " << way.lanes << " lanes";
+          }
+        });
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+  // That the sums of racks are not those of hosts.
+  const bool differs = groups_of(GetParam().racks).size() < groups_of(GetParam().hosts).size();
+  EXPECT_EQ(telling > 0, differs);
 }
 
-TEST_P(Racks, OfNarrowFloatsAndWholeNumbers) {
-  const auto size = static_cast<std::uint32_t>(GetParam().hosts.size());
-  World world("passing", size, placed(GetParam()));
+// The switch's way of auto is by racks too, and all ranks know it.
+TEST_P(Racks, OfAuto) {
+  constexpr std::size_t kCount = 300'001;
+  World world("auto", ranks(), in_racks());
+  if (HasFatalFailure()) return;
+  const std::string why = world.at(0).explain(kCount, DataType::float32);
+  EXPECT_NE(why.find("(sum): passing; "), std::string::npos) << why;
+  EXPECT_NE(why.find(" racks"), std::string::npos) << why;
+  Tensors inputs;
+  for (std::uint32_t r = 0; r < ranks(); ++r)
+    inputs.push_back(widened(DataType::float32, random_tensor(DataType::float32, kCount, r)));
+  const Bytes right = exact(inputs, DataType::float32, Reduction::sum);
   world.run([&](Communicator& comm) {
-    std::vector<std::uint16_t> halves(50'000, 0x3C00);  // 1
-    ASSERT_TRUE(comm.all_reduce(halves.data(), halves.data(), halves.size(), DataType::float16).wait());
-    for (const std::uint16_t each : halves) {
-      // 2^10 is the exponent's place; sizes here are below 16.
-      const int exponent = (each >> 10) - 15;
-      const double value = (1 + (each & 0x3FF) / 1024.0) * (1 << exponent);
-      ASSERT_EQ(value, size);
-    }
-    std::vector<std::int64_t> whole(10'000, comm.rank());
-    ASSERT_TRUE(comm.all_reduce(whole.data(), whole.data(), whole.size(), DataType::int64).wait());
-    for (const std::int64_t each : whole) ASSERT_EQ(each, size * (size - 1) / 2);
+    EXPECT_EQ(comm.explain(kCount, DataType::float32), why);
+    Tensor data = inputs[comm.rank()];
+    const auto ended = comm.all_reduce(data.data(), data.data(), kCount, DataType::float32).wait();
+    ASSERT_TRUE(ended) << ended.error().message;
+    EXPECT_EQ(std::memcmp(data.data(), right.data(), right.size()), 0);
   });
 }
 
-// The bits are a function of inputs and grouping: not of lanes, slots, or run.
-TEST_P(Racks, HaveTheSameBitsAlways) {
-  const auto size = static_cast<std::uint32_t>(GetParam().hosts.size());
-  constexpr std::size_t kCount = 400'003;
-  std::vector<float> first;
-  for (const std::uint32_t slots : {0U, 16U}) {
-    World world("passing", size, [&](Config& config) {
-      placed(GetParam())(config);
-      config.slots = slots;
-    });
-    std::vector<std::vector<float>> results(size);
-    world.run([&](Communicator& comm) {
-      std::mt19937 random(comm.rank());
-      std::normal_distribution<float> values;
-      std::vector<float> data(kCount);
-      for (float& each : data) each = values(random);
-      ASSERT_TRUE(comm.all_reduce(data.data(), data.data(), kCount, DataType::float32).wait());
-      results[comm.rank()] = std::move(data);
-    });
-    if (first.empty()) first = results[0];
-    for (const auto& each : results) EXPECT_EQ(each, first);
-  }
+// Several at once: legs of one may not overtake those of another on their way to the switch. Small ones
+// travel without being asked for, so they come first to a rank that is late.
+TEST_P(Racks, SeveralAtOnce) {
+  World world("passing", ranks(), in_racks());
+  if (HasFatalFailure()) return;
+  world.run([](Communicator& comm) {
+    for (std::uint32_t round = 0; round < 6; ++round) {
+      std::vector<std::vector<float>> data;
+      for (const std::size_t count : {250'007, 5, 100'003, 1000}) data.emplace_back(count);
+      for (auto& each : data) fill(DataType::float32, each.data(), each.size(), comm.rank());
+      if (comm.rank() == round % comm.size()) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      std::vector<Operation> all;
+      for (auto& each : data)
+        all.push_back(comm.all_reduce(each.data(), each.data(), each.size(), DataType::float32));
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const auto ended = all[i].wait();
+        ASSERT_TRUE(ended) << ended.error().message;
+        ASSERT_EQ(first_wrong(DataType::float32, data[i].data(), data[i].size(), comm.size(), false),
+                  data[i].size())
+            << i;
+      }
+    }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, Racks,
-    testing::Values(Layout{"TwoOfTwo", {0, 1, 2, 3}, {0, 0, 1, 1}}, Layout{"OneOnly", {0, 1, 2}, {0, 0, 0}},
-                    Layout{"SeveralRanks", {0, 0, 1, 1, 2, 2, 3, 3}, {0, 0, 0, 0, 1, 1, 1, 1}},
-                    Layout{"Uneven", {0, 0, 1, 2, 2, 3}, {0, 0, 0, 0, 0, 1}},
-                    Layout{"OneHostEach", {0, 1, 2}, {0, 1, 2}}),
+    testing::Values(RackLayout{"TwoOfTwo", "abcd", "xxyy"}, RackLayout{"OneOnly", "abc", "xxx"},
+                    RackLayout{"SeveralRanks", "aabbccdd", "xxxxyyyy"},
+                    RackLayout{"Uneven", "aabccd", "xxxxxy"}, RackLayout{"OneHostEach", "abc", "xyz"},
+                    // Three hosts beside two and one, one of them of three ranks; neither in order.
+                    RackLayout{"Mixed", "fcabacdea", "yzxyxzxyx"}),
     [](const auto& each) { return each.param.name; });
 
 TEST(RackLabels, MustBeThereAndAgree) {

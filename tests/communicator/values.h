@@ -44,6 +44,17 @@ inline std::uint32_t encode(double value, int exponent_bits, int fraction_bits) 
          static_cast<std::uint32_t>(fraction);
 }
 
+/// What such bits mean, for finite values.
+inline double decode(std::uint32_t bits, int exponent_bits, int fraction_bits) {
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  const std::uint32_t fraction = bits & ((1U << fraction_bits) - 1);
+  const auto exponent = static_cast<int>(bits >> fraction_bits & ((1U << exponent_bits) - 1));
+  const double magnitude =
+      exponent == 0 ? std::ldexp(fraction, 1 - bias - fraction_bits)
+                    : std::ldexp(fraction + (1U << fraction_bits), exponent - bias - fraction_bits);
+  return (bits >> (exponent_bits + fraction_bits) & 1) != 0 ? -magnitude : magnitude;
+}
+
 /// Element i of a buffer; int32 is cut towards zero, as an average is.
 inline void put(DataType type, void* data, std::size_t i, double value) {
   auto* at = static_cast<std::byte*>(data) + i * size_of(type);

@@ -9,11 +9,13 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
 #include <thread>
 
 #include "inhost/company.h"
 #include "inhost/operation.h"
+#include "seed.h"
 
 namespace passing::test {
 namespace {
@@ -194,7 +196,103 @@ TEST_P(Faults, KilledWhileInPoll) {
   for (std::size_t r = 1; r < ranks; ++r) EXPECT_EQ(processes.join(r).message, "rank 0 has died");
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Faults, testing::Values(2, 3, 5, 16));
+INSTANTIATE_TEST_SUITE_P(Ranks, Faults, testing::Values(2, 3, 5, 16), testing::PrintToStringParamName());
+
+// Section 3: where a rank that has died or stands still is, by what it has left in the shared memory.
+std::string stage_of(const Host& host, std::size_t victim) {
+  const auto& header = *reinterpret_cast<const inhost::Header*>(host.part(0) - sizeof(inhost::Header));
+  const auto count = [&](inhost::Stage stage) { return header.rank[victim].stages[stage].count.load(); };
+  const std::uint64_t pieces = count(inhost::given);
+  if (count(inhost::taken) == pieces) return "give";  // or about to call
+  if (count(inhost::added) < pieces) return "sum";
+  return count(inhost::summed) < pieces ? "publish" : "take";
+}
+
+/// All-reduces without end that spend about as long before each stage, sums away for a while as if they were
+/// on their way to the switch.
+Expected<void> linger(Host& host, Duration patience) {
+  std::vector<float> data(30'000, 1.0F);
+  for (;;) {
+    nap(100);
+    inhost::Operation operation(host, {.input = data.data(), .output = data.data(), .count = data.size()},
+                                true);
+    std::vector<float> sums(operation.stripe().count);
+    std::size_t summed = 0;
+    std::size_t published = 0;
+    while (!operation.done()) {
+      if (host.trouble()) return tl::unexpected(*host.trouble());
+      bool moved = operation.give();
+      if (moved) nap(100);
+      if (const auto ready = operation.ready(); ready.count > 0) {
+        operation.sum(ready.count, sums.data() + summed);
+        summed += ready.count;
+        nap(100);
+        moved = true;
+      }
+      const std::size_t through = operation.publish(sums.data() + published, summed - published);
+      published += through;
+      if (through > 0) nap(100);
+      moved = operation.take() || moved || through > 0;
+      if (!moved) host.wait(operation.awaited(true, published < summed), inhost::now() + patience);
+    }
+  }
+}
+
+// The delay is random; which stage it met is known afterwards. As many rounds as it takes to meet them all.
+class InEveryStage : public testing::TestWithParam<int> {
+ protected:
+  static constexpr std::size_t kRanks = 3;
+  static constexpr std::size_t kAtOnce = 12;  // those that are stopped wait for their deadlines together
+
+  struct Round {
+    std::size_t victim;
+    std::unique_ptr<Processes> processes;
+  };
+
+  Round begin() {
+    const std::size_t victim = random_() % kRanks;
+    const Duration patience = GetParam() == SIGKILL ? 60 * kSecond : kSecond;
+    auto processes = std::make_unique<Processes>(kRanks, [=](Host& host) -> Expected<void> {
+      const auto ended = linger(host, patience);
+      return fail(ended.error().code, stage_of(host, victim) + ": " + ended.error().message,
+                  ended.error().members);
+    });
+    processes->await_joined();
+    nap(1000 + random_() % 5000);
+    processes->signal(victim, GetParam());
+    return {victim, std::move(processes)};
+  }
+  void end(const Round& round) {
+    for (std::size_t r = 0; r < kRanks; ++r) {
+      if (r == round.victim) continue;
+      const Report report = round.processes->join(r);
+      EXPECT_EQ(report.code,
+                static_cast<int>(GetParam() == SIGKILL ? ErrorCode::peer_lost : ErrorCode::deadline))
+          << report.message;
+      EXPECT_EQ(report.members, Ranks{static_cast<std::uint16_t>(round.victim)}) << report.message;
+      ++hits_[report.message.substr(0, report.message.find(':'))];
+    }
+  }
+  bool all_hit() {
+    return hits_["give"] > 0 && hits_["sum"] > 0 && hits_["publish"] > 0 && hits_["take"] > 0;
+  }
+
+  std::mt19937 random_{random_seed()};
+  std::map<std::string, int> hits_;
+};
+
+TEST_P(InEveryStage, IsNamed) {
+  for (int batch = 0; batch < 10 && !all_hit() && !HasFailure(); ++batch) {
+    std::vector<Round> rounds;
+    for (std::size_t i = 0; i < kAtOnce; ++i) rounds.push_back(begin());
+    for (const Round& each : rounds) end(each);
+  }
+  for (const auto& [stage, times] : hits_) std::printf("in %s: %d\n", stage.c_str(), times);
+  EXPECT_TRUE(all_hit());
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, InEveryStage, testing::Values(SIGKILL, SIGSTOP),
+                         [](const auto& each) { return each.param == SIGKILL ? "Killed" : "Stopped"; });
 
 // A child that a rank forks is not the rank: neither does its end mean anything, nor does it hide the rank's.
 TEST(FaultsOfOneHost, ForkedChildren) {

@@ -1,20 +1,17 @@
 // docs/inhost.md section 1: who shares memory with whom, and what to say when they cannot.
 #include <gtest/gtest.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
-#include <cstddef>
 #include <thread>
 
 #include "inhost/company.h"
+#include "inhost/forbid.h"
 #include "inhost/letter.h"
 #include "inhost/operation.h"
 
@@ -143,18 +140,71 @@ TEST(Meeting, WithoutMemfd) {
   all_say(
       4,
       [](std::size_t rank) {
-        if (rank != 0) return;
-        sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-                              BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
-                              BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-                              BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-        sock_fprog program{std::size(code), code};
-        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+        if (rank == 0) forbid_memfd();
       },
       ErrorCode::no_capacity, {0},
       "rank 0 cannot make shared memory (memfd_create: Operation not permitted); allow the call in the "
       "container");
+}
+
+// Ranks cannot wake each other then: they look again and again, and sums are right, late ranks and all.
+TEST(Meeting, WithoutFutex) {
+  constexpr std::size_t kRanks = 5;
+  Processes processes(
+      kRanks,
+      [](Host& host) -> Expected<void> {
+        std::uint32_t word = 0;
+        if (syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0) != -1 || errno != EPERM)
+          return fail(ErrorCode::cancelled, "the call is not forbidden");
+        std::vector<float> data(300'000);
+        for (std::size_t i = 0; i < 30; ++i) {
+          // Longer than anyone spins: everyone else goes to sleep.
+          if (i % kRanks == host.index()) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+          const std::size_t count = i % 3 == 0 ? 10 : data.size() - i;
+          std::fill_n(data.begin(), count, static_cast<float>(host.index() + i));
+          const auto ended = host.all_reduce({.input = data.data(),
+                                              .output = data.data(),
+                                              .count = count,
+                                              .deadline = inhost::now() + 20 * kSecond});
+          if (!ended) return ended;
+          const auto right = static_cast<float>(kRanks * (kRanks - 1) / 2 + kRanks * i);
+          if (std::count(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(count), right) !=
+              static_cast<std::ptrdiff_t>(count))
+            return fail(ErrorCode::cancelled, "a sum is wrong");
+        }
+        return {};
+      },
+      {.settings = {}, .before = [](std::size_t) { forbid_futex(); }});
+  for (std::size_t r = 0; r < kRanks; ++r) {
+    const Report report = processes.join(r);
+    EXPECT_TRUE(report.good) << report.message;
+  }
+}
+
+// Nor is anyone missed who dies then, or is late.
+TEST(Meeting, WithoutFutexFaultsAreFound) {
+  for (const int number : {SIGKILL, SIGSTOP}) {
+    Processes processes(3,
+                        [](Host& host) -> Expected<void> {
+                          std::vector<float> data(50'000, 1);
+                          for (;;) {
+                            const auto ended = host.all_reduce({.input = data.data(),
+                                                                .output = data.data(),
+                                                                .count = data.size(),
+                                                                .deadline = inhost::now() + kSecond / 2});
+                            if (!ended) return ended;
+                          }
+                        },
+                        {.settings = {}, .before = [](std::size_t) { forbid_futex(); }});
+    processes.await_joined();
+    processes.signal(1, number);
+    for (const std::size_t r : {0U, 2U}) {
+      const Report report = processes.join(r);
+      EXPECT_EQ(report.code, static_cast<int>(number == SIGKILL ? ErrorCode::peer_lost : ErrorCode::deadline))
+          << report.message;
+      EXPECT_EQ(report.members, Ranks{1}) << report.message;
+    }
+  }
 }
 
 void lower(int what, rlim_t to) {

@@ -276,7 +276,8 @@ TEST_P(Sums, AtRandom) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Sums, testing::Values(1, 2, 3, 4, 5, 8, 13, 16));
+INSTANTIATE_TEST_SUITE_P(Ranks, Sums, testing::Values(1, 2, 3, 4, 5, 8, 13, 16),
+                         testing::PrintToStringParamName());
 
 TEST(SumsOfOneHost, LargerThanTheSharedMemory) {
   in_threads(2, {.shared_bytes = 1 << 20}, [](Host& host) {

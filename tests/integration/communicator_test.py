@@ -1,31 +1,32 @@
 """Ranks as processes: killed, stopped, delayed, joined twice. Everyone ends in time and names the one at fault."""
 import json
-import random
 import re
 import time
 import unittest
 
-from jobs import STRATEGIES, Jobs, Rank, others, resume, stop
+from jobs import STRATEGIES, Jobs, Rank, others, random_source, resume, stop
 
 
 class Communicators(Jobs):
     def test_a_rank_is_killed(self):
+        source = random_source()
         for strategy in STRATEGIES:
             for who in (0, 3):  # the first of its host, and one that is not
                 with self.subTest(strategy=strategy, who=who):
                     ranks = self.stream(strategy, 4, job=f"{strategy}-{who}", timeout="20")
-                    time.sleep(random.random() / 4)
+                    time.sleep(source.random() / 4)
                     began = time.monotonic()
                     ranks[who].process.kill()
                     # By the broken connection, not by the deadline.
                     self.all_blame(others(ranks, who), rf"rank {who} at \S+", began + 5)
 
     def test_a_rank_is_stopped(self):
+        source = random_source()
         stopped = []
         for strategy in STRATEGIES:
             for who in (1, 2) if strategy == "ps_hierarchical" else (1,):
                 ranks = self.stream(strategy, 4, job=f"{strategy}-stop-{who}", timeout="3")
-                time.sleep(random.random() / 4)
+                time.sleep(source.random() / 4)
                 stopped.append((strategy, ranks, who, time.monotonic()))
                 stop(ranks[who])  # from here on they all wait, while the next job begins
         for strategy, ranks, who, began in stopped:
@@ -40,7 +41,7 @@ class Communicators(Jobs):
             self.assertEqual(ranks[who].end(20)[0], 1)
 
     def test_a_rank_is_delayed_at_random(self):
-        source = random.Random(7)
+        source = random_source()
         jobs = [self.start(strategy, 3, 50_000, 300, job=f"{strategy}-delay", timeout="30") for strategy in STRATEGIES]
         for _ in range(8):
             late = [source.choice(ranks) for ranks in jobs]

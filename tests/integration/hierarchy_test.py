@@ -2,15 +2,17 @@
 stays behind."""
 import contextlib
 import os
-import random
+import sys
 import time
 import unittest
 
-from harness import Switch
-from jobs import Jobs, others, resume, stop
+from harness import Switch, cpu_seconds
+from jobs import Jobs, others, random_source, resume, stop
 
-STRATEGIES = ("passing", "ring_hierarchical")
-LAYOUTS = ("aabb", "aaab")
+STRATEGIES = ("passing", "ring_hierarchical", "auto")
+# Of two hosts auto makes a ring, of three it takes the switch.
+JOBS = (("passing", "aabb", None), ("passing", "aaab", None), ("ring_hierarchical", "aabb", None), ("ring_hierarchical", "aaab", None),
+        ("auto", "aabb", None), ("auto", "aabc", None), ("passing", "abcd", "xxyy"), ("passing", "aabc", "xxxy"))
 LEASE = 2
 
 
@@ -34,22 +36,28 @@ def doors(token):
     return left
 
 
+def at_rest(ranks):
+    """They have done nothing for a while: all wait."""
+    before = [cpu_seconds(each.process) for each in ranks]
+    time.sleep(0.15)
+    return all(cpu_seconds(each.process) - time_before < 0.02 for each, time_before in zip(ranks, before))
+
+
 class Hosts(Jobs):
     def setUp(self):
         super().setUp()
         self.switch = Switch("--mtu", "1500", "--lease", str(LEASE))
         self.slots = self.switch.free_slots()
         self.memory = set(os.listdir("/dev/shm"))
-        self.source = random.Random(6)
+        self.source = random_source()
         self.faults = 0
 
     def cases(self):
-        """Every strategy and layout, with a seeded victim each: over the cases, every rank."""
-        victims = self.source.sample(range(4), 4)
-        for strategy in STRATEGIES:
-            for layout in LAYOUTS:
-                self.faults += 1
-                yield strategy, layout, victims.pop()
+        """Every strategy and layout, with and without racks, and a victim each: over the cases, every rank twice."""
+        victims = self.source.sample(2 * list(range(4)), 8)
+        for strategy, hosts, racks in JOBS:
+            self.faults += 1
+            yield strategy, {"hosts": hosts, "racks": racks, "job": f"job-{self.faults}"}, victims.pop()
 
     def clean_again(self):
         for each in self.ranks:
@@ -64,7 +72,7 @@ class Hosts(Jobs):
         jobs = []
         for fault in (lambda rank: rank.process.kill(), stop):
             for strategy, layout, who in self.cases():
-                ranks = self.start(strategy, 4, 100_000, 1_000_000, job=f"early-{self.faults}", timeout="2", create="5", hosts=layout)
+                ranks = self.start(strategy, 4, 100_000, 1_000_000, timeout="2", create="5", **layout)
                 time.sleep(self.source.random() / 5)
                 fault(ranks[who])
                 jobs.append((strategy, layout, who, ranks, time.monotonic()))
@@ -76,24 +84,23 @@ class Hosts(Jobs):
             resume(ranks[who])
             ranks[who].end(20)
         self.clean_again()
-        self.assertEqual(self.faults, 8)
+        self.assertEqual(self.faults, 2 * len(JOBS))
 
     def test_killed_at_work(self):
         for strategy, layout, who in self.cases():
             with self.subTest(strategy=strategy, layout=layout, who=who):
-                ranks = self.stream(strategy, 4, job=f"kill-{strategy}-{layout}", timeout="20", hosts=layout,
-                                    elements=300_000 if layout == "aabb" else 2_000_000)
+                ranks = self.stream(strategy, 4, timeout="20", elements=300_000 if self.faults % 2 else 2_000_000, **layout)
                 time.sleep(self.source.random() / 5)
                 began = time.monotonic()
                 ranks[who].process.kill()
                 self.all_blame(others(ranks, who), rf"rank {who} at \S+", began + 5)
         self.clean_again()
-        self.assertEqual(self.faults, 4)
+        self.assertEqual(self.faults, len(JOBS))
 
     def test_stopped(self):
         jobs = []
         for strategy, layout, who in self.cases():
-            ranks = self.stream(strategy, 4, job=f"stop-{strategy}-{layout}", timeout="2", hosts=layout, elements=2_000_000)
+            ranks = self.stream(strategy, 4, timeout="2", elements=2_000_000, **layout)
             time.sleep(self.source.random() / 5)
             stop(ranks[who])  # from here on they all wait, while the next job begins
             jobs.append((strategy, layout, who, ranks, time.monotonic()))
@@ -129,6 +136,39 @@ class Hosts(Jobs):
             ranks[1].process.kill()
             self.all_blame(others(ranks, 1), r"rank 1 at \S+", time.monotonic() + 5)
             self.all_right(self.start(strategy, 4, 50_000, 20, timeout="20", create="40", hosts="aaab", job=f"again-{strategy}"))
+        self.clean_again()
+
+    def test_killed_in_every_stage(self):
+        """A rank that stands still keeps all others where they wait for it: its neighbours in the sums of the host, the rest in those
+        across hosts. Then one of them is killed, and it is named, not the one that all have waited for."""
+        stages = {"before the others": 0, "in the host": 0, "across hosts": 0}
+        offset = self.source.randrange(3)
+        for number, (strategy, hosts, racks) in enumerate(JOBS):
+            still = self.source.choice([r for r in range(4) if hosts.count(hosts[r]) > 1] or range(4))
+            among = {"before the others": [still],
+                     "in the host": [r for r in range(4) if hosts[r] == hosts[still] and r != still],
+                     "across hosts": [r for r in range(4) if hosts[r] != hosts[still]]}
+            stage = list(stages)[(number + offset) % 3]
+            if not among[stage]:
+                stage = "across hosts"
+            who = self.source.choice(among[stage])
+            stages[stage] += 1
+            with self.subTest(strategy=strategy, hosts=hosts, racks=racks, still=still, who=who, stage=stage):
+                ranks = self.stream(strategy, 4, timeout="30", hosts=hosts, racks=racks, job=f"stage-{number}",
+                                    elements=self.source.choice((1000, 300_000, 2_000_000)))
+                time.sleep(self.source.random() / 10)
+                stop(ranks[still])
+                self.eventually(lambda: at_rest(others(ranks, still)), "the others do not wait", LEASE / 2)
+                began = time.monotonic()
+                ranks[who].process.kill()
+                living = [each for each in ranks if each.rank not in (who, still)]
+                self.all_blame(living, rf"rank {who} at \S+", began + 5)
+                for each in living:
+                    self.assertNotRegex(each.errors, r"waiting for|missing")
+                resume(ranks[still])
+                ranks[still].end(20)
+        print(stages, file=sys.stderr)
+        self.assertTrue(all(count >= 2 for count in stages.values()), stages)
         self.clean_again()
 
 

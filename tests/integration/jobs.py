@@ -1,9 +1,11 @@
 """Jobs whose ranks are processes (`peer_passing`), with the switch or the servers that their strategy needs."""
 
 import os
+import random
 import secrets
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -12,7 +14,14 @@ import unittest
 from harness import Server, Switch, cpu_seconds
 
 PEER = os.environ["PASSING_PEER"]
-STRATEGIES = ("ring", "halving_doubling", "in_network", "ps", "ps_hierarchical", "ps_sharded")
+STRATEGIES = ("auto", "ring", "halving_doubling", "in_network", "ps", "ps_hierarchical", "ps_sharded")
+
+
+def random_source():
+    """Seeded by PASSING_TEST_SEED, or another one every time. Printed, so that a failure can be repeated."""
+    seed = int(os.environ.get("PASSING_TEST_SEED") or random.SystemRandom().randrange(2 ** 32))
+    print(f"PASSING_TEST_SEED={seed}", file=sys.stderr, flush=True)
+    return random.Random(seed)
 
 
 class Rank:
@@ -66,17 +75,21 @@ class Jobs(unittest.TestCase):
         return made
 
     def start(self, strategy, size, elements, repeat, timeout="3", job="job", who=None, create="20", servers=None, variables=None,
-              hosts=None):
-        """Two ranks share a host, or as `hosts` says, with a letter for each. Servers of its own, unless they are given."""
+              hosts=None, racks=None):
+        """Two ranks share a host, or as `hosts` says, with a letter for each; their hosts are in `racks`. Servers of its own, unless they
+        are given. Links of 1 Gbit/s: auto then takes the switch for three hosts and more."""
         environment = {"PASSING_TIMEOUT": timeout, "PASSING_CREATE_TIMEOUT": create, "PASSING_JOB": job, "PASSING_TOKEN": self.token,
-                       "PASSING_DIRECTORY": self.directory.name, **(variables or {})}
-        if strategy in ("in_network", "passing"):
+                       "PASSING_DIRECTORY": self.directory.name, "PASSING_LINK_RATE": "1", **(variables or {})}
+        if racks:
+            environment["PASSING_LOCAL_DOMAIN"] = "rack"
+        if strategy in ("in_network", "passing", "auto"):
             if self.switch is None:
                 self.switch = Switch("--mtu", "1500", "--lease", "20")
             environment["PASSING_CONTROLLER"] = self.switch.address
         if strategy in ("ps", "ps_hierarchical") and "PASSING_SERVERS" not in environment:
             environment["PASSING_SERVERS"] = ",".join(each.address for each in servers or self.serve(2))
-        ranks = [Rank(r, size, strategy, {**environment, "PASSING_HOST": hosts[r] if hosts else f"host{r // 2}"},
+        ranks = [Rank(r, size, strategy, {**environment, "PASSING_HOST": hosts[r] if hosts else f"host{r // 2}",
+                                          **({"PASSING_RACK": racks[r]} if racks else {})},
                       "all_reduce", str(elements), str(repeat), "0", "2") for r in who or range(size)]
         self.ranks += ranks
         return ranks

@@ -42,6 +42,7 @@ void about(const passing::Communicator& comm) {
   EXPECT(comm.local_rank() == 0 && comm.local_size() == 1);
   EXPECT(!comm.strategy().empty());
   EXPECT(!comm.name_of(0).empty());
+  EXPECT(!comm.explain(1000, passing::DataType::float32).empty());
   EXPECT(!comm.error());
 }
 
@@ -57,6 +58,18 @@ void operations(passing::Communicator& comm) {
   barrier.cancel();
   EXPECT(!comm.send(input, sizeof input, 7, 1).wait());
   EXPECT(!comm.recv(output, sizeof output, 7, 1).wait());
+}
+
+void memory(passing::Communicator& comm) {
+  const auto data = comm.allocate(2 * sizeof(float));
+  EXPECT(data);
+  auto* values = static_cast<float*>(*data);
+  values[0] = 1.5F;
+  values[1] = -2;
+  EXPECT(comm.all_reduce(values, values, 2, passing::DataType::float32).wait());
+  EXPECT(values[0] == 1.5F && values[1] == -2);
+  comm.free(*data);
+  comm.free(nullptr);
 }
 
 void personal_operations(passing::Communicator& comm) {
@@ -85,6 +98,7 @@ void groups() {
   EXPECT(moved.barrier().wait());
   moved = std::move(*comm);
   operations(moved);
+  memory(moved);
   personal_operations(moved);
 }
 

@@ -1,0 +1,76 @@
+// What communicators tell each other, and what they make of what nobody should have said.
+#include "communicator/messages.h"
+
+#include <gtest/gtest.h>
+
+namespace passing {
+namespace {
+
+Introduction someone() {
+  return {.version = "1.2",
+          .strategy = "auto",
+          .host = "gpu4",
+          .address = "10.0.0.4:41233",
+          .place = "a place",
+          .rack = "left",
+          .local_domain = "rack",
+          .process = 4711,
+          .rank = 3,
+          .size = 8,
+          .lanes = 2,
+          .link_rate = 25,
+          .switch_rate = 7,
+          .has_switch = true};
+}
+
+// Not whole, or with more than belongs to it: of another version, or damaged.
+template <typename Message>
+void expect_only_whole(const std::string& data) {
+  EXPECT_TRUE(Message::decode(data));
+  for (std::size_t length = 0; length < data.size(); ++length)
+    EXPECT_FALSE(Message::decode(data.substr(0, length))) << length;
+  EXPECT_FALSE(Message::decode(data + '\0'));
+}
+
+TEST(Messages, AnIntroductionSurvives) {
+  const Introduction before = someone();
+  const auto after = Introduction::decode(before.encode());
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->encode(), before.encode());
+  EXPECT_EQ(after->version, "1.2");
+  EXPECT_EQ(after->local_domain, "rack");
+  EXPECT_EQ(after->lanes, 2U);
+  EXPECT_EQ(after->link_rate, 25);
+  EXPECT_EQ(after->switch_rate, 7);
+  EXPECT_TRUE(after->has_switch);
+  EXPECT_EQ(after->name(), "rank 3 at 10.0.0.4:41233 (host gpu4, process 4711)");
+  expect_only_whole<Introduction>(before.encode());
+}
+
+TEST(Messages, AControlSurvives) {
+  Control before{.type = Control::Type::announce, .number = 7};
+  before.signature = {.kind = strategy::Kind::all_reduce,
+                      .type = DataType::bfloat16,
+                      .reduction = Reduction::max,
+                      .count = 12345};
+  const auto after = Control::decode(before.encode());
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->type, Control::Type::announce);
+  EXPECT_EQ(after->number, 7U);
+  EXPECT_EQ(after->signature.describe(), before.signature.describe());
+  EXPECT_FALSE(after->error);
+  expect_only_whole<Control>(before.encode());
+}
+
+TEST(Messages, AFailureSurvives) {
+  const Control before{.type = Control::Type::failure,
+                       .error = Error{ErrorCode::peer_lost, "rank 2 has died", {2, 700}}};
+  const auto after = Control::decode(before.encode());
+  ASSERT_TRUE(after && after->error);
+  EXPECT_EQ(after->error->code, ErrorCode::peer_lost);
+  EXPECT_EQ(after->error->message, "rank 2 has died");
+  EXPECT_EQ(after->error->members, (std::vector<std::uint16_t>{2, 700}));
+}
+
+}  // namespace
+}  // namespace passing
