@@ -18,8 +18,6 @@
 namespace passing {
 namespace {
 
-// Collectives that run at the same time: the next one fills what the last one leaves of the links.
-constexpr std::size_t kAtOnce = 8;
 // Calls that may be under way without having been announced. In a host neighbours see what each one calls.
 constexpr std::size_t kAnnouncements = 16;
 constexpr std::size_t kAnnouncementsInHost = 512;

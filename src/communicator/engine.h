@@ -53,6 +53,8 @@ class Engine : private Worker {
   void free(void* data);
 
  private:
+  // Collectives that run at the same time: the next one fills what the last one leaves of the links.
+  static constexpr std::size_t kAtOnce = 8;
   // The mailbox, the mesh and the nudge are the first sources of a wait.
   static constexpr std::size_t kOwnSources = 3;
   // A collective that has begun.
@@ -106,6 +108,7 @@ class Engine : private Worker {
   // engine_drive.cc: who does the work
   bool work(std::vector<pollfd>& sources);
   void stand_back();
+  bool has_work() const;
   Duration prepare(std::vector<pollfd>& sources);
   void work_until(const Operation::State& state) override;
   void begin_now(const Operation::State& state) override;

@@ -106,6 +106,14 @@ void Engine::stand_back() {
   }
 }
 
+// What a turn would do now, without anything having come. A thread that waits for its own operation may have
+// taken another's out of the post, and must not sleep on it.
+bool Engine::has_work() const {
+  if (!ground_.ready.empty() || (mesh_ && mesh_->has_lost())) return true;
+  if (!failure_ && !queue_.empty() && running_.size() < kAtOnce) return true;
+  return std::ranges::any_of(points_, [](const Point& each) { return each.transfer->ended(); });
+}
+
 // Before a wait: announces what must be known by now, and says how long there is nothing to do.
 Duration Engine::prepare(std::vector<pollfd>& sources) {
   announce();
@@ -117,8 +125,7 @@ Duration Engine::prepare(std::vector<pollfd>& sources) {
   if (strategy_) strategy_->wait_on(sources);
   if (mesh_) mesh_->flush();
   // Writing may have ended transfers, or found that a peer has gone.
-  const bool more = !ground_.ready.empty() || (mesh_ && mesh_->has_lost());
-  const Time next = more ? 0 : next_wake();
+  const Time next = has_work() ? 0 : next_wake();
   return next == INT64_MAX ? INT64_MAX : std::max<Duration>(0, next - net::monotonic_now());
 }
 
