@@ -14,9 +14,13 @@
 namespace passing::inhost {
 namespace {
 
-constexpr Duration kLongestSpin = 50 * kMicrosecond;
-constexpr Duration kShortestSpin = 2 * kMicrosecond;
+constexpr Duration kLongestSpin = 200 * kMicrosecond;
+// Longer than it takes to be woken: or else, of two that wait for each other in turns, each would fall asleep
+// while the other one gets up, for ever.
+constexpr Duration kShortestSpin = 50 * kMicrosecond;
+constexpr Duration kAlone = 2 * kMicrosecond;
 constexpr int kYields = 8;
+constexpr int kGlances = 16;
 // A sleeper looks itself whether a neighbour has died: nobody else may be awake to tell it.
 constexpr Duration kFirstNap = 2 * kMillisecond;
 constexpr Duration kLongestNap = 16 * kMillisecond;
@@ -103,7 +107,12 @@ bool Host::spin(const Awaited& awaited) {
     }
     return false;
   }
-  if (patience_ == 0) patience_ = kLongestSpin / 2;
+  if (patience_ == 0) patience_ = kLongestSpin;
+  // A small operation is over before a clock has been read twice.
+  for (int i = 0; i < kGlances; ++i) {
+    if (any(awaited)) return true;
+    pause();
+  }
   const Time begin = now();
   Time time = begin;
   do {
@@ -115,7 +124,7 @@ bool Host::spin(const Awaited& awaited) {
       pause();
     }
     // Whoever is to come may be on this very core: schedulers take their time to spread processes.
-    if (time - begin > kShortestSpin) sched_yield();
+    if (time - begin > kAlone) sched_yield();
     time = now();
   } while (time < begin + patience_);
   patience_ = std::max(patience_ / 2, kShortestSpin);

@@ -235,11 +235,11 @@ inhost::Awaited Hierarchical::awaited() const {
 
 void Hierarchical::work_in_host(Duration limit) {
   const std::size_t before = passages_.size();
-  const Time end = inhost::now() + limit;
+  Time end = 0;  // of a small one nobody asks for the time
+  Duration left = limit;
   progress({});
   while (passages_.size() == before && !host_->trouble()) {
     if (!restless_) {
-      const Duration left = end - inhost::now();
       if (left <= 0) {
         host_->look();  // a neighbour may have died: nobody else looks meanwhile
         return step_all();
@@ -247,6 +247,9 @@ void Hierarchical::work_in_host(Duration limit) {
       host_->nap(awaited(), left);
     }
     step_all();
+    if (passages_.size() != before) return;
+    if (end == 0) end = inhost::now() + limit;
+    left = end - inhost::now();
   }
 }
 
