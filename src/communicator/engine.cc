@@ -123,24 +123,33 @@ void Engine::take_post(bool readable) {
       fail_group({ErrorCode::peer_lost,
                   fmt::format("{}: {} left before it", state->describe(), names_of(gone)), gone});
     }
-    const Announced call{state->call.signature, state->call.describe_counts()};
-    mine_.push_back(call);
+    append(mine_, {state->call.signature, state->call.describe_counts()});
+    append(unannounced_, {state->call.signature, state->call.describe_counts()});
+    ++unannounced_calls_;
     compare_announcements();
-    unannounced_.emplace_back(state->call.number, call);
     const bool in_host = strategy_ && strategy_->stays_in_host(state->call);
-    if (unannounced_.size() >= (in_host ? kAnnouncementsInHost : kAnnouncements)) announce();
+    if (unannounced_calls_ >= (in_host ? kAnnouncementsInHost : kAnnouncements)) announce();
   }
   for (const StatePtr& state : post.cancelled) on_cancelled(state);
 }
 
 // What is called, to the right neighbour: soon, but not one by one where many small ones follow each other.
 void Engine::announce() {
-  for (auto& [number, call] : std::exchange(unannounced_, {})) {
+  unannounced_calls_ = 0;
+  for (Announced& call : std::exchange(unannounced_, {})) {
     tell((config_.rank + 1) % config_.size, {.type = Control::Type::announce,
-                                             .number = number,
+                                             .number = call.times,
                                              .signature = call.signature,
                                              .counts = std::move(call.counts),
                                              .error = {}});
+  }
+}
+
+void Engine::append(std::deque<Announced>& calls, Announced call) {
+  if (!calls.empty() && calls.back().signature == call.signature && calls.back().counts == call.counts) {
+    calls.back().times += call.times;
+  } else {
+    calls.push_back(std::move(call));
   }
 }
 

@@ -158,11 +158,15 @@ class Engine : private Worker {
   std::deque<std::unique_ptr<Running>> running_;
   std::deque<Point> points_;
 
+  // The same call, some times in a row: training repeats itself.
   struct Announced {
     strategy::Signature signature;
     std::string counts;  // of the v-forms, in words
+    std::uint64_t times = 1;
   };
-  std::vector<std::pair<std::uint64_t, Announced>> unannounced_;  // calls, by number
+  static void append(std::deque<Announced>& calls, Announced call);
+  std::deque<Announced> unannounced_;
+  std::size_t unannounced_calls_ = 0;
   std::deque<Announced> mine_;    // announced to the right or about to be, not yet compared
   std::deque<Announced> theirs_;  // announced by the left, the same
   std::uint64_t compared_ = 0;

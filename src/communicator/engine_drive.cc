@@ -138,12 +138,13 @@ void Engine::work_until(const Operation::State& state) {
   guarded([&] {
     std::vector<pollfd> sources;
     unsigned looks = 0;
-    const Time look_until = net::monotonic_now() + time_to_look(state);
+    Time look_until = 0;
     if (!stop_ && !failure_ && !work_in_host()) turn({});
     while (!state.ended && !stop_ && !failure_) {
       if (work_in_host()) {
         if (!state.ended) turn({});
-      } else if (net::monotonic_now() < look_until) {
+      } else if (looks == 0 || net::monotonic_now() < look_until) {
+        if (looks == 0) look_until = net::monotonic_now() + time_to_look(state);
         sched_yield();
         look(++looks % kLookAround == 0 || !is_small(state));
       } else {

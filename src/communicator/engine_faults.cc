@@ -77,7 +77,7 @@ void Engine::hear() {
 void Engine::on_control(std::uint32_t from, const Control& control) {
   switch (control.type) {
     case Control::Type::announce:
-      theirs_.push_back({control.signature, control.counts});
+      append(theirs_, {control.signature, control.counts, control.number});
       compare_announcements();
       break;
     case Control::Type::ask: tell(from, {.type = Control::Type::state, .number = called_}); break;
@@ -97,17 +97,26 @@ void Engine::on_control(std::uint32_t from, const Control& control) {
 
 void Engine::compare_announcements() {
   const std::uint32_t left = (config_.rank + config_.size - 1) % config_.size;
-  for (; !mine_.empty() && !theirs_.empty(); ++compared_) {
-    const Announced mine = std::move(mine_.front());
-    const Announced theirs = std::move(theirs_.front());
-    mine_.pop_front();
-    theirs_.pop_front();
-    if (mine.signature == theirs.signature) continue;
-    fail_group({ErrorCode::disagreement,
+  while (!mine_.empty() && !theirs_.empty()) {
+    Announced& mine = mine_.front();
+    Announced& theirs = theirs_.front();
+    if (mine.signature == theirs.signature) {
+      const std::uint64_t both = std::min(mine.times, theirs.times);
+      compared_ += both;
+      for (auto* calls : {&mine_, &theirs_}) {
+        calls->front().times -= both;
+        if (calls->front().times == 0) calls->pop_front();
+      }
+      continue;
+    }
+    Error error{ErrorCode::disagreement,
                 fmt::format("operation {}: {} called {}{}, {} called {}{}", compared_, names_[left],
                             theirs.signature.describe(), theirs.counts, names_[config_.rank],
                             mine.signature.describe(), mine.counts),
-                {id(left), id(config_.rank)}});
+                {id(left), id(config_.rank)}};
+    mine_.clear();
+    theirs_.clear();
+    return fail_group(std::move(error));
   }
 }
 

@@ -14,7 +14,7 @@ namespace passing {
 
 struct Control {
   enum class Type : std::uint8_t {
-    announce = 1,  ///< to the right neighbour: I call operation `number` with this signature
+    announce = 1,  ///< to the right neighbour: the next `number` collectives I call have this signature
     ask,           ///< to all: where are you?
     state,         ///< the answer: I have called `number` collectives
     failure,       ///< to all: the group has failed

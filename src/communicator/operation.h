@@ -105,6 +105,7 @@ class Mailbox {
   std::optional<Error> closed_;
   int wake_;
   const int process_;
+  const unsigned generation_;
 };
 
 }  // namespace passing
