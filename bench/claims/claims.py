@@ -230,7 +230,7 @@ def main():
     names = [claim[0] for claim in CLAIMS]
     wanted = set() if arguments.only else set(names)
     for word in filter(None, (arguments.only or "").split(",")):
-        found = {word} & set(names) or {name for name in names if name.startswith(word + "-")}
+        found = {name for name in names if name == word or name.startswith(word + "-")}
         if not found:
             parser.error(f"no such claim: {word}; there are {', '.join(names)}")
         wanted |= found
