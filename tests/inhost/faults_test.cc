@@ -288,7 +288,10 @@ TEST_P(InEveryStage, IsNamed) {
     for (const Round& each : rounds) end(each);
   }
   for (const auto& [stage, times] : hits_) std::printf("in %s: %d\n", stage.c_str(), times);
+    // Instrumented, sums take so long that the short stages are rarely met.
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
   EXPECT_TRUE(all_hit());
+#endif
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, InEveryStage, testing::Values(SIGKILL, SIGSTOP),
