@@ -2,7 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 namespace passing::lab {
+
+double bits_per_second(const std::string& rate) {
+  if (rate == "none") return 0;
+  char* unit = nullptr;
+  const double number = std::strtod(rate.c_str(), &unit);
+  switch (*unit) {
+    case 'k': return number * 1e3;
+    case 'm': return number * 1e6;
+    case 'g': return number * 1e9;
+    case 't': return number * 1e12;
+    default: return number;
+  }
+}
 
 const char* to_string(LinkKind kind) {
   switch (kind) {

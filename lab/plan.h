@@ -15,6 +15,9 @@ struct Impairment {
   bool any() const { return loss > 0 || duplication > 0 || reordering > 0; }
 };
 
+/// Of a rate as tc writes it; 0: none, not shaped.
+double bits_per_second(const std::string& rate);
+
 struct Plan {
   unsigned hosts = 4;  ///< of ranks
   unsigned servers = 0;

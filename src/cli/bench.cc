@@ -79,26 +79,13 @@ Expected<std::vector<std::size_t>> sizes_of(const std::vector<std::string>& text
   return sizes;
 }
 
-double bits_per_second(const std::string& rate) {
-  if (rate == "none") return 0;
-  char* unit = nullptr;
-  const double number = std::strtod(rate.c_str(), &unit);
-  switch (*unit) {
-    case 'k': return number * 1e3;
-    case 'm': return number * 1e6;
-    case 'g': return number * 1e9;
-    case 't': return number * 1e12;
-    default: return number;
-  }
-}
-
 benchmark::Shape shape_of(const LabOptions& lab) {
   return {.hosts = lab.plan.hosts,
           .ranks = lab.ranks,
           .racks = lab.plan.racks,
           .servers = lab.plan.servers,
-          .rate = bits_per_second(lab.plan.rate),
-          .spine_rate = lab.plan.racks > 1 ? bits_per_second(lab.plan.uplink_rate()) : 0,
+          .rate = lab::bits_per_second(lab.plan.rate),
+          .spine_rate = lab.plan.racks > 1 ? lab::bits_per_second(lab.plan.uplink_rate()) : 0,
           .mtu = lab.plan.mtu};
 }
 

@@ -27,17 +27,15 @@ std::string random_token() {
   return net::to_hex(value[0]) + net::to_hex(value[1]);
 }
 
-// In Gbit/s, of a rate as tc writes it; empty: not shaped, or written in a way of tc's that is rare.
+// In Gbit/s; empty: not shaped.
 std::string link_rate(const lab::Plan& plan) {
   if (const char* set = std::getenv("PASSING_LINK_RATE"); set != nullptr) return set;
   // Who sums in the rack first is slowed down by the uplinks.
   const char* domain = std::getenv("PASSING_LOCAL_DOMAIN");
   const bool racks = plan.racks > 1 && domain != nullptr && std::string(domain) == "rack";
   const std::string& rate = racks ? plan.uplink_rate() : plan.rate;
-  for (const auto& [unit, gigabits] : {std::pair{"gbit", 1.0}, {"mbit", 1e-3}, {"kbit", 1e-6}}) {
-    if (rate.ends_with(unit)) return fmt::format("{:g}", std::strtod(rate.c_str(), nullptr) * gigabits);
-  }
-  return "";
+  const double bits = lab::bits_per_second(rate);
+  return bits > 0 ? fmt::format("{:g}", 1e-9 * bits) : "";
 }
 
 lab::Process switch_process(const lab::Cluster& cluster, const std::vector<std::string>& arguments) {
