@@ -43,7 +43,7 @@ build-dir:
 	@mkdir -p build
 
 test: deps build
-	ctest --preset $(PRESET) -j $(JOBS) --no-tests=error
+	tools/run-ctest --preset $(PRESET) -j $(JOBS) --no-tests=error
 
 demo: deps command
 	$(BUILD)/passing lab demo
@@ -62,8 +62,8 @@ fuzz: deps | build-dir
 	done
 
 sanitize: deps
-	$(MAKE) build PRESET=asan && ctest --preset asan -j $(JOBS)
-	$(MAKE) build PRESET=tsan && ctest --preset tsan -j $(JOBS)
+	$(MAKE) build PRESET=asan && tools/run-ctest --preset asan -j $(JOBS)
+	$(MAKE) build PRESET=tsan && tools/run-ctest --preset tsan -j $(JOBS)
 
 soak: deps command
 	PASSING=$(BUILD)/passing PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/integration/soak.py $(SECONDS)

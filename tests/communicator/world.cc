@@ -18,7 +18,7 @@ Exchange Table::exchange(std::uint32_t rank) {
     blobs_[rank] = blob;
     ++given_;
     all_.notify_all();
-    if (!all_.wait_for(lock, std::chrono::seconds(30), [this] { return given_ == blobs_.size(); }))
+    if (!all_.wait_for(lock, std::chrono::seconds(60), [this] { return given_ == blobs_.size(); }))
       return tl::unexpected(Error{ErrorCode::deadline, "not everyone came to the table", {}});
     return blobs_;
   };
@@ -38,7 +38,7 @@ LocalSwitch::LocalSwitch() : parts_(std::make_unique<Parts>()) {
   EXPECT_TRUE(dataplane) << dataplane.error().message;
   parts_->dataplane = std::move(*dataplane);
   parts_->registry = std::make_unique<controller::Registry>(
-      *parts_->dataplane, controller::Registry::Options{.lease = 5 * kSecond});
+      *parts_->dataplane, controller::Registry::Options{.lease = 30 * kSecond});
   auto server = controller::Server::start(*parts_->registry, *parts_->dataplane,
                                           {.host = "127.0.0.1", .port = 0, .mtu = 1500});
   EXPECT_TRUE(server) << server.error().message;
@@ -101,8 +101,8 @@ World::World(const std::string& strategy, std::uint32_t size, const std::functio
     config.job = "world-" + std::to_string(number);
     config.host = "host-" + std::to_string(rank / per_host);
     config.exchange = table.exchange(rank);
-    config.timeout = std::chrono::seconds(20);
-    config.create_timeout = std::chrono::seconds(20);
+    config.timeout = std::chrono::seconds(60);  // a machine of CI may stand still for a while
+    config.create_timeout = std::chrono::seconds(60);
     if (switch_) {
       config.controller = switch_->controller();
       config.token = "a token for tests";

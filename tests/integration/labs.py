@@ -13,9 +13,11 @@ from harness import PASSING
 PEER = os.environ["PASSING_PEER"]
 
 # Sends so many bytes (or datagrams of 1000 bytes, 20 in a train) from one rank to another; the receiver says what arrived.
+# The two know of each other by files, so that a slow start or a pause of either loses nothing: the receive buffer holds all.
 TRANSFER = """
 import os, socket, sys, time
-way, sender, receiver, amount = sys.argv[1], *map(int, sys.argv[2:])
+way, room, sender, receiver, amount = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
+ready, ended = os.path.join(room, "ready"), os.path.join(room, "ended")
 me = int(os.environ["PASSING_RANK"])
 address = (f"10.77.0.{receiver + 2}", 5000)
 if me == receiver and way == "tcp":
@@ -26,15 +28,18 @@ if me == receiver and way == "tcp":
     print("received", got)
 elif me == receiver:
     stream = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
+    stream.setsockopt(socket.SOL_SOCKET, 33, 1 << 25)  # SO_RCVBUFFORCE
     stream.bind(address)
-    stream.settimeout(3)
+    stream.settimeout(0.5)
+    open(ready, "x").close()
     got = []
-    try:
-        while True:
+    while True:
+        over = os.path.exists(ended)
+        try:
             got.append(int(stream.recv(2000)[:8]))
-    except TimeoutError:
-        pass
+        except TimeoutError:
+            if over:
+                break
     trains = [sum(1 for each in set(got) if each // 20 == train) for train in range(amount // 20)]
     print("received", len(got), len(set(got)), sum(b < a for a, b in zip(got, got[1:])), sum(0 < n < 20 for n in trains))
 elif me == sender and way == "tcp":
@@ -49,17 +54,26 @@ elif me == sender and way == "tcp":
     stream.sendall(bytes(amount))
     stream.close()
 elif me == sender:
-    time.sleep(1)
+    deadline = time.monotonic() + 20
+    while not os.path.exists(ready):
+        assert time.monotonic() < deadline, "the receiver does not come"
+        time.sleep(0.01)
     stream = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     stream.setsockopt(socket.IPPROTO_UDP, 103, 1000)  # UDP_SEGMENT
     for first in range(0, amount, 20):
         stream.sendto(b"".join(b"%08d" % each + bytes(992) for each in range(first, first + 20)), address)
         time.sleep(0.002)
+    open(ended, "x").close()
 """
 
 
+ROOMS = tempfile.TemporaryDirectory()
+
+
 def transfer(way, sender, receiver, amount):
-    return ["/usr/bin/python3", "-c", TRANSFER, way, str(sender), str(receiver), str(amount)]
+    """The command of every rank, for one use."""
+    room = tempfile.mkdtemp(dir=ROOMS.name)
+    return ["/usr/bin/python3", "-c", TRANSFER, way, room, str(sender), str(receiver), str(amount)]
 
 
 def namespaces():
