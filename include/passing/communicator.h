@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,11 @@ class PASSING_API Operation {
   /// Gives it up. A recv that has not begun just ends; anything else that has not ended breaks the
   /// communicator on all ranks, since the others count on this one.
   void cancel() const;
+  /// Calls `what` when it has ended, at once if it has: once, on whichever thread ended it. It must be quick,
+  /// and neither throw nor call this library. For one caller only.
+  void on_end(std::function<void()> what) const;
+  /// Of a recv that ended well: who sent it.
+  std::uint32_t source() const;
 
   struct State;
   explicit Operation(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -33,6 +39,9 @@ class PASSING_API Operation {
  private:
   std::shared_ptr<State> state_;
 };
+
+/// Instead of a rank that recv takes from: the first that sends.
+constexpr std::uint32_t kAnySource = UINT32_MAX;
 
 /// Per call; the default is Config::timeout.
 struct CallOptions {
@@ -60,6 +69,8 @@ class PASSING_API Communicator {
   std::uint32_t size() const;
   std::uint32_t local_rank() const;
   std::uint32_t local_size() const;
+  /// How many hosts its ranks are on; 0: the strategy does not need to know.
+  std::uint32_t hosts() const;
   const std::string& strategy() const;
   /// Which way an all_reduce goes, and why, in one sentence: what auto chooses by.
   std::string explain(std::size_t count, DataType type, Reduction reduction = Reduction::sum) const;
@@ -102,7 +113,7 @@ class PASSING_API Communicator {
   /// Between two ranks, matched by tag (below 2^31); messages with one tag keep their order.
   Operation send(const void* data, std::size_t bytes, std::uint32_t to, std::uint32_t tag,
                  const CallOptions& options = {});
-  /// The message must have exactly `bytes`.
+  /// The message must have exactly `bytes`. `from`: a rank, or kAnySource.
   Operation recv(void* data, std::size_t bytes, std::uint32_t from, std::uint32_t tag,
                  const CallOptions& options = {});
 

@@ -56,6 +56,8 @@ struct Config {
 
   /// From PASSING_*, then torchrun, Open MPI, Slurm and PMI (MPICH), in this order.
   PASSING_API static Expected<Config> from_environment();
+  /// The same for who knows its rank already, as in a torch process group: only the other settings are read.
+  PASSING_API static Expected<Config> from_environment(std::uint32_t rank, std::uint32_t size);
   /// One sentence naming the setting, its value and its range.
   PASSING_API Expected<void> validate() const;
 };

@@ -122,6 +122,7 @@ std::uint32_t Communicator::rank() const { return impl_->config().rank; }
 std::uint32_t Communicator::size() const { return impl_->config().size; }
 std::uint32_t Communicator::local_rank() const { return impl_->config().local_rank; }
 std::uint32_t Communicator::local_size() const { return impl_->config().local_size; }
+std::uint32_t Communicator::hosts() const { return impl_->engine->hosts(); }
 const std::string& Communicator::strategy() const { return impl_->config().strategy; }
 std::optional<Error> Communicator::error() const { return impl_->engine->mailbox()->closed(); }
 std::string Communicator::name_of(std::uint32_t rank) const {
@@ -310,7 +311,7 @@ namespace {
 
 std::string wrong_point(const char* what, const void* data, std::size_t bytes, std::uint32_t peer,
                         std::uint32_t tag, std::uint32_t rank, std::uint32_t size) {
-  if (peer >= size || peer == rank)
+  if ((peer >= size || peer == rank) && !(peer == kAnySource && size > 1))
     return fmt::format("{}: the peer is rank {}: must be another rank, 0 to {}", what, peer, size - 1);
   if (tag >= 1U << 31) return fmt::format("{}: the tag is {}: must be below 2^31", what, tag);
   if (bytes > 0 && data == nullptr) return fmt::format("{} of {} bytes: the buffer is null", what, bytes);

@@ -236,21 +236,52 @@ void Engine::begin_point(const StatePtr& state) {
     return;
   }
   const bool sending = state->what == What::send;
-  if (!sending) ground_.contacts[state->peer] = true;
+  if (!sending) expect_from(state->peer);
   auto* data = sending ? const_cast<void*>(state->call.input) : state->call.output;
   net::TransferPtr transfer =
       sending ? mesh_->send(state->peer, strategy::tags::point(state->tag, config_.rank), data, state->bytes)
-              : mesh_->recv(state->peer, strategy::tags::point(state->tag, state->peer),
-                            strategy::tags::kAllMask, data, state->bytes);
+      : state->peer == kAnySource ? mesh_->recv(config_.rank, strategy::tags::point(state->tag, 0),
+                                                ~strategy::tags::kSourceMask, data, state->bytes)
+                                  : mesh_->recv(state->peer, strategy::tags::point(state->tag, state->peer),
+                                                strategy::tags::kAllMask, data, state->bytes);
   points_.push_back({state, std::move(transfer), std::nullopt, 0});
-  if (!sending && left_[state->peer]) give_up_on_left(points_.back());
+  if (!sending && gone(state->peer)) give_up_on_left(points_.back());
+}
+
+void Engine::expect_from(std::uint32_t rank) {
+  if (rank != kAnySource) {
+    ground_.contacts[rank] = true;
+    return;
+  }
+  for (std::uint32_t r = 0; r < config_.size; ++r) {
+    if (r != config_.rank) ground_.contacts[r] = true;
+  }
+}
+
+// Whoever a message could come from has left.
+bool Engine::gone(std::uint32_t rank) const {
+  if (rank != kAnySource) return left_[rank].has_value();
+  for (std::uint32_t r = 0; r < config_.size; ++r) {
+    if (r != config_.rank && !left_[r]) return false;
+  }
+  return true;
+}
+
+std::string Engine::name_of(std::uint32_t rank) const {
+  return rank == kAnySource ? "any rank" : names_[rank];
+}
+
+std::vector<std::uint16_t> Engine::members(std::uint32_t rank) {
+  return rank == kAnySource ? std::vector<std::uint16_t>() : std::vector{id(rank)};
 }
 
 void Engine::check_points() {
   using Status = net::Transfer::Status;
   std::erase_if(points_, [this](Point& each) {
     Operation::State& state = *each.state;
-    const auto who = static_cast<std::uint16_t>(state.peer);
+    const bool came = each.transfer->status == Status::done || each.transfer->status == Status::wrong_length;
+    if (state.what == Operation::State::What::recv && came)
+      state.peer = strategy::tags::source(each.transfer->tag);
     switch (each.transfer->status) {
       case Status::pending: return false;
       case Status::done: state.end({}); break;
@@ -258,14 +289,13 @@ void Engine::check_points() {
         state.end(fail(
             ErrorCode::disagreement,
             fmt::format("{}: {} sent {} bytes", state.describe(), names_[state.peer], each.transfer->bytes),
-            {who, static_cast<std::uint16_t>(config_.rank)}));
+            {id(state.peer), id(config_.rank)}));
         break;
       case Status::cancelled:
       case Status::failed:
-        state.end(tl::unexpected(
-            each.given_up.value_or(Error{ErrorCode::peer_lost,
-                                         fmt::format("{}: {} is lost", state.describe(), names_[state.peer]),
-                                         {who}})));
+        state.end(tl::unexpected(each.given_up.value_or(
+            Error{ErrorCode::peer_lost, fmt::format("{}: {} is lost", state.describe(), name_of(state.peer)),
+                  members(state.peer)})));
         break;
     }
     return true;

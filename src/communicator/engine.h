@@ -47,6 +47,7 @@ class Engine : private Worker {
 
   /// Of the strategy auto.
   const std::optional<strategy::Plan>& plan() const { return plan_; }
+  std::uint32_t hosts() const { return plan_ ? static_cast<std::uint32_t>(plan_->hosts) : 0; }
 
   /// Of any thread: docs/communicator.md.
   Expected<void*> allocate(std::size_t bytes);
@@ -101,6 +102,12 @@ class Engine : private Worker {
   void resume_ready();
   void begin_point(const StatePtr& state);
   void check_points();
+  void expect_from(std::uint32_t rank);
+  bool gone(std::uint32_t rank) const;
+  std::string name_of(std::uint32_t rank) const;
+  /// As errors name them; any rank is none.
+  static std::uint16_t id(std::uint32_t rank) { return static_cast<std::uint16_t>(rank); }
+  static std::vector<std::uint16_t> members(std::uint32_t rank);
   Time limit_of(const Operation::State& state) const;
   Time next_wake() const;
   void announce();

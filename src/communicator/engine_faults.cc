@@ -26,8 +26,6 @@ constexpr std::size_t kMostNamed = 8;
 constexpr std::size_t kMostText = 4096;
 constexpr std::size_t kMostMembers = 4096;
 
-std::uint16_t id(std::uint32_t rank) { return static_cast<std::uint16_t>(rank); }
-
 }  // namespace
 
 std::string Engine::names_of(const std::vector<std::uint16_t>& ranks) const {
@@ -132,7 +130,7 @@ void Engine::on_left(std::uint32_t rank, std::uint64_t number) {
   }
   // What it has sent has come: nothing more will.
   for (Point& each : points_) {
-    if (each.state->peer == rank && each.state->what == Operation::State::What::recv && !each.given_up)
+    if (each.state->what == Operation::State::What::recv && gone(each.state->peer) && !each.given_up)
       give_up_on_left(each);
   }
 }
@@ -140,8 +138,9 @@ void Engine::on_left(std::uint32_t rank, std::uint64_t number) {
 void Engine::give_up_on_left(Point& point) {
   const std::uint32_t rank = point.state->peer;
   point.given_up = Error{ErrorCode::peer_lost,
-                         fmt::format("{}: {} has left", point.state->describe(), names_[rank]),
-                         {id(rank)}};
+                         fmt::format("{}: {} has left", point.state->describe(),
+                                     rank == kAnySource ? "every other rank" : names_[rank]),
+                         members(rank)};
   point.given_up_at = net::monotonic_now();
   mesh_->cancel(point.transfer);
 }
@@ -216,8 +215,8 @@ void Engine::check_time() {
     if (now < state.call.deadline) continue;
     each.given_up = Error{ErrorCode::deadline,
                           fmt::format("{}: waiting for {} since {:.1f} s", state.describe(),
-                                      names_[state.peer], static_cast<double>(now - state.begun) / kSecond),
-                          {id(state.peer)}};
+                                      name_of(state.peer), static_cast<double>(now - state.begun) / kSecond),
+                          members(state.peer)};
     each.given_up_at = now;
     mesh_->cancel(each.transfer);
   }

@@ -188,11 +188,21 @@ Expected<void> read_plain(Config& config) {
 }  // namespace
 
 Expected<Config> Config::from_environment() {
+  Config placed;
+  if (auto read = read_ranks(placed); !read) return tl::unexpected(read.error());
+  auto config = from_environment(placed.rank, placed.size);
+  if (!config) return config;
+  config->local_rank = placed.local_rank;
+  config->local_size = placed.local_size;
+  return config;
+}
+
+Expected<Config> Config::from_environment(std::uint32_t rank, std::uint32_t size) {
   Config config;
+  config.rank = rank;
+  config.size = size;
   config.job = job_from_environment();
-  const auto read = read_ranks(config).and_then([&] { return read_plain(config); }).and_then([&] {
-    return read_token(config.token);
-  });
+  const auto read = read_plain(config).and_then([&] { return read_token(config.token); });
   if (!read) return tl::unexpected(read.error());
   return config;
 }

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -31,11 +32,23 @@ void Operation::cancel() const {
   if (!test() && state_->mailbox) state_->mailbox->cancel(state_);
 }
 
+void Operation::on_end(std::function<void()> what) const {
+  using Listening = State::Listening;
+  assert(!state_->listener);
+  state_->listener = std::move(what);
+  if (state_->listening.exchange(Listening::yes) == Listening::ended)
+    std::exchange(state_->listener, nullptr)();
+}
+
+std::uint32_t Operation::source() const { return state_->peer; }
+
 std::string Operation::State::describe() const {
   switch (what) {
     case What::collective: return fmt::format("operation {} ({})", call.number, call.signature.describe());
     case What::send: return fmt::format("send of {} bytes to rank {}, tag {}", bytes, peer, tag);
-    case What::recv: return fmt::format("recv of {} bytes from rank {}, tag {}", bytes, peer, tag);
+    case What::recv:
+      if (peer == kAnySource) return fmt::format("recv of {} bytes from any rank, tag {}", bytes, tag);
+      return fmt::format("recv of {} bytes from rank {}, tag {}", bytes, peer, tag);
   }
   return "?";
 }

@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "passing/communicator.h"
@@ -36,11 +38,16 @@ struct Operation::State {
     // Most who wait do the work themselves: the system is not asked to wake nobody. Both are sequentially
     // consistent, so a sleeper is seen here, or sees that it has ended.
     if (sleepers.load() != 0) ended.notify_all();
+    if (listening.exchange(Listening::ended) == Listening::yes) std::exchange(listener, nullptr)();
   }
 
   std::atomic<bool> ended = false;
   std::atomic<std::uint32_t> sleepers = 0;
   Expected<void> outcome;  // once ended
+
+  enum class Listening : std::uint8_t { no, yes, ended };
+  std::atomic<Listening> listening = Listening::no;
+  std::function<void()> listener;  // who exchanges last calls it
 };
 
 using StatePtr = std::shared_ptr<Operation::State>;

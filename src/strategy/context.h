@@ -25,6 +25,7 @@ constexpr std::uint64_t kControl = std::uint64_t{3} << 60;
 constexpr std::uint64_t kCall = std::uint64_t{4} << 60;  // to a server: what is called
 constexpr std::uint64_t kClassMask = std::uint64_t{15} << 60;
 constexpr std::uint64_t kHashMask = std::uint64_t{0xFFFFF} << 16;
+constexpr std::uint64_t kSourceMask = 0xFFFF;
 constexpr std::uint64_t kAllMask = ~std::uint64_t{0};
 
 constexpr std::uint64_t collective(std::uint64_t number, std::uint32_t channel, std::uint32_t hash,

@@ -1,0 +1,61 @@
+"""The backend "passing" of torch.distributed.
+
+    import passing.torch
+    torch.distributed.init_process_group("passing")
+
+Settings come from the environment: PASSING_CONTROLLER (of the switch), PASSING_STRATEGY and others; see docs/torch.md.
+"""
+
+import torch
+import torch.distributed as dist
+
+from . import _built
+
+if not dist.is_available():
+    raise ImportError("passing.torch needs a torch with torch.distributed; this one was built without it")
+if torch.__version__.split(".")[:2] != _built.TORCH.split(".")[:2]:
+    raise ImportError(
+        f"passing.torch was built for torch {_built.TORCH}, but this is torch {torch.__version__}: "
+        "their binary interfaces differ; build it again beside this torch (pip install . in the sources)")
+
+from . import _backend  # noqa: E402 (only now it is known to fit)
+
+__all__ = ["explain"]
+
+
+def explain(elements, group=None):
+    """Which way an all-reduce of so many float32 goes in a group, and why, in a sentence."""
+    return _backend.explain(_raw(group), elements)
+
+
+def _raw(group):
+    group = group or dist.distributed_c10d._get_default_group()
+    # From 2.0 on a process group holds a backend per device.
+    return group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+
+
+def _register():
+    if int(torch.__version__.split(".")[0]) >= 2:
+        dist.Backend.register_backend("passing", _backend.create, extended_api=False, devices=["cpu"])
+    else:
+        dist.Backend.register_backend("passing", _backend.create)
+
+
+def _allow_monitored_barrier():
+    """torch asks for gloo by name before it calls the group's monitored barrier; ours has one too."""
+    original = dist.monitored_barrier
+
+    def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+        if dist.distributed_c10d._rank_not_in_group(group) or dist.get_backend(group) != "passing":
+            arguments = {} if timeout is None else {"timeout": timeout}
+            return original(group=group, wait_all_ranks=wait_all_ranks, **arguments)
+        chosen = group or dist.distributed_c10d._get_default_group()
+        timeout = dist.distributed_c10d.default_pg_timeout if timeout is None else timeout
+        return chosen.monitored_barrier(timeout, wait_all_ranks)
+
+    monitored_barrier.__doc__ = original.__doc__
+    dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = monitored_barrier
+
+
+_register()
+_allow_monitored_barrier()

@@ -1,0 +1,27 @@
+// What Python sees: passing.torch imports it.
+#include <pybind11/chrono.h>
+#include <pybind11/pybind11.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "backend.h"
+
+namespace py = pybind11;
+using passing::torch_backend::Base;
+using passing::torch_backend::PassingBackend;
+
+namespace {
+
+std::string explain(const c10::intrusive_ptr<Base>& group, std::size_t elements) {
+  const auto* backend = dynamic_cast<const PassingBackend*>(group.get());
+  TORCH_CHECK(backend != nullptr, "passing: explain: this group is of another backend");
+  return backend->explain(elements);
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_backend, module) {
+  module.doc() = "The c10d backend of PASSING; import passing.torch instead.";
+  module.def("create", &PassingBackend::create, py::arg("store"), py::arg("rank"), py::arg("size"),
+             py::arg("timeout"), py::call_guard<py::gil_scoped_release>());
+  module.def("explain", &explain, py::arg("group"), py::arg("elements"));
+}

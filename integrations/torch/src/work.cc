@@ -1,0 +1,149 @@
+#include "work.h"
+
+#include <ATen/ATen.h>
+#include <pthread.h>
+
+#include <utility>
+
+namespace passing::torch_backend {
+namespace {
+
+c10::intrusive_ptr<c10::ivalue::Future> future_for(const Outputs& outputs) {
+  const auto list = c10::ListType::create(c10::TensorType::get());
+  if (outputs.size() > 1) return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(list));
+  return c10::make_intrusive<c10::ivalue::Future>(list);
+}
+
+c10::IValue value_of(const Outputs& outputs) {
+  if (outputs.size() > 1) return outputs;
+  return outputs.empty() ? Tensors() : outputs[0];
+}
+
+}  // namespace
+
+std::runtime_error exception_of(const Error& error) {
+  switch (error.code) {
+    case ErrorCode::deadline: return std::runtime_error("passing: Timed out : " + error.message);
+    case ErrorCode::peer_lost:
+      return std::runtime_error("passing: a connection is closed : " + error.message);
+    default: return std::runtime_error("passing: " + error.message);
+  }
+}
+
+PassingWork::PassingWork(int rank, Call call)
+    : c10d::Work(rank, call.type, call.title,
+                 call.inputs.empty() ? c10::optional<Tensors>() : c10::optional<Tensors>(call.inputs)),
+      call_(std::move(call)),
+      future_(future_for(call_.outputs)) {}
+
+void PassingWork::settle() {
+  std::call_once(finished_, [this] { finish_up(); });
+  // Callbacks of the future may wait for this very work: it has ended by now.
+  if (told_.exchange(true)) return;
+  if (const auto trouble = exception()) {
+    future_->setError(trouble);
+  } else {
+    future_->markCompleted(value_of(call_.outputs));
+  }
+}
+
+void PassingWork::finish_up() {
+  std::exception_ptr trouble;
+  for (const Operation& each : call_.operations) {
+    const auto ended = each.wait();
+    if (!ended && !trouble) trouble = std::make_exception_ptr(exception_of(ended.error()));
+  }
+  if (!trouble && call_.after) {
+    try {
+      // Nothing here is part of a gradient, whoever waits.
+      const at::NoGradGuard no_grad;
+      call_.after();
+    } catch (...) {
+      trouble = std::current_exception();
+    }
+  }
+  call_.after = nullptr;
+  call_.kept.clear();
+  finish(trouble);
+}
+
+bool PassingWork::isCompleted() {
+  for (const Operation& each : call_.operations) {
+    if (!each.test()) return false;
+  }
+  settle();
+  return true;
+}
+
+bool PassingWork::wait(std::chrono::milliseconds timeout) {
+  // Who waits without a limit of his own helps with the work.
+  if (timeout == kNoTimeout) settle();
+  return c10d::Work::wait(timeout);
+}
+
+void PassingWork::abort() {
+  for (const Operation& each : call_.operations) each.cancel();
+}
+
+std::vector<at::Tensor> PassingWork::result() {
+  TORCH_CHECK(isCompleted(), "passing: the result of a work is there when it has ended: wait() for it first");
+  return call_.outputs.empty() ? Tensors() : call_.outputs[0];
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> PassingWork::getFuture() { return future_; }
+
+int PassingWork::sourceRank() const { return static_cast<int>(call_.operations.at(0).source()); }
+
+Completer::Completer() : queue_(std::make_shared<Queue>()) {
+  thread_ = std::thread([queue = queue_] { run(*queue); });
+  pthread_setname_np(thread_.native_handle(), "passing-torch");
+}
+
+Completer::~Completer() {
+  {
+    const std::lock_guard lock(queue_->mutex);
+    queue_->stopping = true;
+  }
+  queue_->news.notify_one();
+  thread_.join();
+}
+
+void Completer::watch(const c10::intrusive_ptr<PassingWork>& work) {
+  // The last operation to end brings the work here, and the reference with it: the communicator's thread must
+  // not be the one that drops tensors, which may have to wait for Python.
+  struct Ending {
+    std::atomic<std::size_t> left;
+    c10::intrusive_ptr<PassingWork> work;
+    std::shared_ptr<Queue> queue;
+  };
+  auto ending = std::make_shared<Ending>();
+  ending->left = std::max<std::size_t>(1, work->operations().size());
+  ending->work = work;
+  ending->queue = queue_;
+  const auto one_less = [ending] {
+    if (ending->left.fetch_sub(1) != 1) return;
+    {
+      const std::lock_guard lock(ending->queue->mutex);
+      ending->queue->works.push_back(std::move(ending->work));
+    }
+    ending->queue->news.notify_one();
+  };
+  if (work->operations().empty()) one_less();
+  for (const Operation& each : work->operations()) each.on_end(one_less);
+}
+
+void Completer::run(Queue& queue) {
+  std::unique_lock lock(queue.mutex);
+  for (;;) {
+    queue.news.wait(lock, [&queue] { return queue.stopping || !queue.works.empty(); });
+    if (queue.works.empty()) return;
+    auto work = std::move(queue.works.front());
+    queue.works.pop_front();
+    lock.unlock();
+    work->settle();
+    work.reset();
+    lock.lock();
+  }
+}
+
+}  // namespace passing::torch_backend
