@@ -21,6 +21,7 @@ help:
 	@echo "make fuzz      fuzz for SECONDS=60 per target"
 	@echo "make sanitize  the tests under address, undefined and thread sanitizers"
 	@echo "make soak      random jobs on one switch for SECONDS=60: nothing may leak"
+	@echo "make torch-suite  PyTorch's own tests in six worlds (make test runs two of them)"
 	@echo "make mutate    deliberate faults, each of which a test must catch; ONLY=name for one"
 	@echo "make lint      formatting and static analysis"
 	@echo "make format    format the sources"
@@ -64,6 +65,13 @@ fuzz: deps | build-dir
 sanitize: deps
 	$(MAKE) build PRESET=asan && tools/run-ctest --preset asan -j $(JOBS)
 	$(MAKE) build PRESET=tsan && tools/run-ctest --preset tsan -j $(JOBS)
+
+.PHONY: torch-suite
+torch-suite: deps build
+	for world in 3 4; do for hosts in 1 2 3; do \
+	  PASSING=$(BUILD)/passing PYTHONPATH=$(BUILD)/integrations/torch/python PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 \
+	  /usr/bin/python3 tests/torch/suite_test.py $$world $$hosts 2>build/torch-suite.log | tee build/torch-suite.out || exit 1; \
+	  grep -q "^world" build/torch-suite.out || { tail -50 build/torch-suite.log; exit 1; }; done; done
 
 soak: deps command
 	PASSING=$(BUILD)/passing PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/integration/soak.py $(SECONDS)

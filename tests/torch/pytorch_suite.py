@@ -8,6 +8,7 @@ backends by name; those questions are answered for "passing" as for gloo, and fo
 
 import argparse
 import dataclasses
+import functools
 import importlib.util
 import json
 import os
@@ -57,6 +58,7 @@ def import_shard():
         dataclasses.dataclass = original
 
 
+@functools.cache
 def load(backend, world):
     os.environ.update(BACKEND=backend, WORLD_SIZE=str(world), TEMP_DIR=tempfile.mkdtemp(prefix="passing-test-"))
     stand_in_for_expecttest()
@@ -127,11 +129,14 @@ class Result(unittest.TextTestResult):
         self.note(test, ["skipped", reason])
 
 
+def names(backend, world):
+    return unittest.defaultTestLoader.getTestCaseNames(test_case(load(backend, world), 1))
+
+
 def run(backend, world, hosts, only=(), verbosity=1):
     """The outcomes by name: passed, failed or skipped, and the time or the reason."""
     case = test_case(load(backend, world), hosts)
-    names = [name for name in unittest.defaultTestLoader.getTestCaseNames(case) if not only or name in only]
-    suite = unittest.TestSuite(case(name) for name in names)
+    suite = unittest.TestSuite(case(name) for name in names(backend, world) if not only or name in only)
     runner = unittest.TextTestRunner(resultclass=Result, verbosity=verbosity, stream=sys.stderr)
     return runner.run(suite).outcomes
 
@@ -148,8 +153,9 @@ def main():
     switch = None
     if options.backend == "passing" and options.hosts > 1:
         from harness import Switch
-        switch = Switch()
-        os.environ["PASSING_CONTROLLER"] = switch.address
+        switch = Switch("--mtu", "1500")  # more slots than with the packets of loopback: some tests have many groups
+        # auto would go without the switch where that is faster.
+        os.environ.update(PASSING_CONTROLLER=switch.address, PASSING_STRATEGY="passing")
     try:
         outcomes = run(options.backend, options.world, options.hosts, options.only, 2)
     finally:

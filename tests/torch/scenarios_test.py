@@ -25,7 +25,7 @@ def run(backend, hosts, controller):
         ranks = []
         for rank in range(WORLD):
             environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(WORLD), "PASSING_HOST": f"host{rank * hosts // WORLD}",
-                           "OMP_NUM_THREADS": "1", "PASSING_CONTROLLER": controller}
+                           "OMP_NUM_THREADS": "1", "PASSING_CONTROLLER": controller, "PASSING_STRATEGY": "passing"}
             ranks.append(subprocess.Popen([PYTHON, os.path.join(HERE, "scenarios.py"), backend, directory], env=environment))
         try:
             for each in ranks:
@@ -44,7 +44,7 @@ def run(backend, hosts, controller):
 class Scenarios(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        switch = Switch()
+        switch = Switch("--mtu", "1500")
         try:
             cls.gloo = run("gloo", 1, "")
             cls.runs = {hosts: run("passing", hosts, switch.address) for hosts in (1, 2, 3)}

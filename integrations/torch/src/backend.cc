@@ -85,14 +85,21 @@ PassingBackend::PassingBackend(c10::intrusive_ptr<c10d::Store> store, Communicat
       completer_(std::in_place),
       communicator_(std::move(communicator)) {}
 
-PassingBackend::~PassingBackend() {
+PassingBackend::~PassingBackend() { leave(); }
+
+void PassingBackend::leave() {
   const WithoutPython released;
   communicator_.reset();
   completer_.reset();
 }
 
-std::string PassingBackend::explain(std::size_t elements) const {
-  return communicator_->explain(elements, DataType::float32);
+Communicator& PassingBackend::group() {
+  TORCH_CHECK(communicator_, "passing: the process group has been destroyed");
+  return *communicator_;
+}
+
+std::string PassingBackend::explain(std::size_t elements) {
+  return group().explain(elements, DataType::float32);
 }
 
 CallOptions PassingBackend::within(std::chrono::milliseconds timeout) const {
@@ -116,8 +123,7 @@ PassingBackend::WorkPtr PassingBackend::broadcast(Tensors& tensors, const c10d::
   const std::uint32_t root = root_of("broadcast", options.rootRank, size_);
   const Piece piece(tensor, true);
   Call call{c10d::OpType::BROADCAST, "passing:broadcast", tensors, {tensors}, {piece.memory()}, {}, {}};
-  call.operations = {
-      communicator_->broadcast(piece.data(), tensor.nbytes(), kBytes, root, within(options.timeout))};
+  call.operations = {group().broadcast(piece.data(), tensor.nbytes(), kBytes, root, within(options.timeout))};
   if (piece.copied() && root != static_cast<std::uint32_t>(rank_))
     call.after = [piece] { piece.give_back(); };
   return begin(std::move(call));
@@ -150,8 +156,8 @@ PassingBackend::WorkPtr PassingBackend::allreduce_coalesced(Tensors& tensors,
     const Piece piece(each, true);
     call.kept.push_back(piece.memory());
     call.operations.push_back(
-        communicator_->all_reduce(piece.data(), piece.data(), static_cast<std::size_t>(each.numel()),
-                                  type_of("all_reduce", each), reduction, within(options.timeout)));
+        group().all_reduce(piece.data(), piece.data(), static_cast<std::size_t>(each.numel()),
+                           type_of("all_reduce", each), reduction, within(options.timeout)));
     if (piece.copied()) copies.push_back(piece);
   }
   if (!copies.empty()) {
@@ -170,9 +176,9 @@ PassingBackend::WorkPtr PassingBackend::reduce(Tensors& tensors, const c10d::Red
   const DataType type = type_of("reduce", tensor);
   const Piece piece(tensor, true);
   Call call{c10d::OpType::REDUCE, "passing:reduce", tensors, {tensors}, {piece.memory()}, {}, {}};
-  call.operations = {communicator_->reduce(piece.data(), here ? piece.data() : nullptr,
-                                           static_cast<std::size_t>(tensor.numel()), type, reduction, root,
-                                           within(options.timeout))};
+  call.operations = {group().reduce(piece.data(), here ? piece.data() : nullptr,
+                                    static_cast<std::size_t>(tensor.numel()), type, reduction, root,
+                                    within(options.timeout))};
   if (piece.copied() && here) call.after = [piece] { piece.give_back(); };
   return begin(std::move(call));
 }
@@ -190,8 +196,8 @@ void PassingBackend::gather_into(Call& call, const Tensors& outputs, const at::T
   call.kept.push_back(row.memory());
   call.kept.push_back(piece.memory());
   call.operations.push_back(
-      row.even() ? communicator_->all_gather(piece.data(), row.data(), input.nbytes(), kBytes, options)
-                 : communicator_->all_gatherv(piece.data(), row.data(), bytes, kBytes, options));
+      row.even() ? group().all_gather(piece.data(), row.data(), input.nbytes(), kBytes, options)
+                 : group().all_gatherv(piece.data(), row.data(), bytes, kBytes, options));
   call.after = [row, before = std::move(call.after)] {
     if (before) before();
     row.give_back();
@@ -215,7 +221,7 @@ PassingBackend::WorkPtr PassingBackend::_allgather_base(at::Tensor& output, at::
   Call call{c10d::OpType::_ALLGATHER_BASE, "passing:_all_gather_base", {input}, {{output}}, {}, {}, {}};
   call.kept = {whole.memory(), part.memory()};
   call.operations = {
-      communicator_->all_gather(part.data(), whole.data(), input.nbytes(), kBytes, within(options.timeout))};
+      group().all_gather(part.data(), whole.data(), input.nbytes(), kBytes, within(options.timeout))};
   if (whole.copied()) call.after = [whole] { whole.give_back(); };
   return begin(std::move(call));
 }
@@ -253,8 +259,8 @@ PassingBackend::WorkPtr PassingBackend::gather(Outputs& outputs, Tensors& inputs
   }
   const Piece piece(input, true);
   Call call{c10d::OpType::GATHER, "passing:gather", inputs, outputs, {row.memory(), piece.memory()}, {}, {}};
-  call.operations = {communicator_->gather(piece.data(), here ? row.data() : nullptr, input.nbytes(), kBytes,
-                                           root, within(options.timeout))};
+  call.operations = {group().gather(piece.data(), here ? row.data() : nullptr, input.nbytes(), kBytes, root,
+                                    within(options.timeout))};
   if (here) call.after = [row] { row.give_back(); };
   return begin(std::move(call));
 }
@@ -280,8 +286,8 @@ PassingBackend::WorkPtr PassingBackend::scatter(Tensors& outputs, Outputs& input
             {row.memory(), piece.memory()},
             {},
             {}};
-  call.operations = {communicator_->scatter(here ? row.data() : nullptr, piece.data(), output.nbytes(),
-                                            kBytes, root, within(options.timeout))};
+  call.operations = {group().scatter(here ? row.data() : nullptr, piece.data(), output.nbytes(), kBytes, root,
+                                     within(options.timeout))};
   if (piece.copied()) call.after = [piece] { piece.give_back(); };
   return begin(std::move(call));
 }
@@ -307,9 +313,9 @@ PassingBackend::WorkPtr PassingBackend::reduce_scatter(Tensors& outputs, Outputs
             {row.memory(), result},
             {},
             {}};
-  call.operations = {communicator_->reduce_scatter(row.data(), result.data_ptr(),
-                                                   static_cast<std::size_t>(output.numel()), type, reduction,
-                                                   within(options.timeout))};
+  call.operations = {group().reduce_scatter(row.data(), result.data_ptr(),
+                                            static_cast<std::size_t>(output.numel()), type, reduction,
+                                            within(options.timeout))};
   call.after = [output, result] { output.copy_(result); };
   return begin(std::move(call));
 }
@@ -332,9 +338,9 @@ PassingBackend::WorkPtr PassingBackend::_reduce_scatter_base(at::Tensor& output,
             {whole.memory(), result},
             {},
             {}};
-  call.operations = {communicator_->reduce_scatter(whole.data(), result.data_ptr(),
-                                                   static_cast<std::size_t>(output.numel()), type, reduction,
-                                                   within(options.timeout))};
+  call.operations = {group().reduce_scatter(whole.data(), result.data_ptr(),
+                                            static_cast<std::size_t>(output.numel()), type, reduction,
+                                            within(options.timeout))};
   if (!apart) call.after = [output, result] { output.copy_(result); };
   return begin(std::move(call));
 }
@@ -357,8 +363,8 @@ PassingBackend::WorkPtr PassingBackend::alltoall_base(at::Tensor& output, at::Te
             {from.memory(), to.memory()},
             {},
             {}};
-  call.operations = {communicator_->all_to_allv(from.data(), outgoing, to.data(), incoming, kBytes,
-                                                within(options.timeout))};
+  call.operations = {
+      group().all_to_allv(from.data(), outgoing, to.data(), incoming, kBytes, within(options.timeout))};
   if (to.copied()) call.after = [to] { to.give_back(); };
   return begin(std::move(call));
 }
@@ -374,8 +380,8 @@ PassingBackend::WorkPtr PassingBackend::alltoall(Tensors& outputs, Tensors& inpu
   const Row in(inputs, true);
   Call call{
       c10d::OpType::ALLTOALL, "passing:all_to_all", inputs, {outputs}, {out.memory(), in.memory()}, {}, {}};
-  call.operations = {communicator_->all_to_allv(in.data(), in.bytes(), out.data(), out.bytes(), kBytes,
-                                                within(options.timeout))};
+  call.operations = {
+      group().all_to_allv(in.data(), in.bytes(), out.data(), out.bytes(), kBytes, within(options.timeout))};
   call.after = [out] { out.give_back(); };
   return begin(std::move(call));
 }
@@ -385,8 +391,8 @@ PassingBackend::WorkPtr PassingBackend::send(Tensors& tensors, int to, int tag) 
   check_tag("send", tag);
   const Piece piece(tensor, true);
   Call call{c10d::OpType::SEND, "passing:send", tensors, {tensors}, {piece.memory()}, {}, {}};
-  call.operations = {communicator_->send(piece.data(), tensor.nbytes(), static_cast<std::uint32_t>(to),
-                                         static_cast<std::uint32_t>(tag), within(c10d::kUnsetTimeout))};
+  call.operations = {group().send(piece.data(), tensor.nbytes(), static_cast<std::uint32_t>(to),
+                                  static_cast<std::uint32_t>(tag), within(c10d::kUnsetTimeout))};
   return begin(std::move(call));
 }
 
@@ -404,8 +410,8 @@ PassingBackend::WorkPtr PassingBackend::receive(Tensors& tensors, std::uint32_t 
   check_tag("recv", tag);
   const Piece piece(tensor, false);
   Call call{type, title, tensors, {tensors}, {piece.memory()}, {}, {}};
-  call.operations = {communicator_->recv(piece.data(), tensor.nbytes(), from, static_cast<std::uint32_t>(tag),
-                                         within(c10d::kUnsetTimeout))};
+  call.operations = {group().recv(piece.data(), tensor.nbytes(), from, static_cast<std::uint32_t>(tag),
+                                  within(c10d::kUnsetTimeout))};
   if (piece.copied()) call.after = [piece] { piece.give_back(); };
   return begin(std::move(call));
 }
@@ -413,7 +419,7 @@ PassingBackend::WorkPtr PassingBackend::receive(Tensors& tensors, std::uint32_t 
 // Everything that this rank began before has ended, too.
 PassingBackend::WorkPtr PassingBackend::barrier(const c10d::BarrierOptions& options) {
   Call call{c10d::OpType::BARRIER, "passing:barrier", {}, {}, {}, {}, {}};
-  const Operation own = communicator_->barrier(within(options.timeout));
+  const Operation own = group().barrier(within(options.timeout));
   auto before = std::make_shared<std::vector<Operation>>();
   {
     const std::lock_guard lock(pending_mutex_);

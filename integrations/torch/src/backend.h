@@ -28,7 +28,10 @@ class PassingBackend final : public Base {
 
   const std::string getBackendName() const override { return "passing"; }
   /// Which way an all-reduce of so many float32 goes, and why.
-  std::string explain(std::size_t elements) const;
+  std::string explain(std::size_t elements);
+  /// Ends what is under way, and leaves the group; only errors come after it. Whoever still has a reference,
+  /// as DDP has, does not keep the switch waiting.
+  void leave();
 
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
@@ -58,6 +61,7 @@ class PassingBackend final : public Base {
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
 
  private:
+  Communicator& group();
   CallOptions within(std::chrono::milliseconds timeout) const;
   WorkPtr begin(Call call);
   WorkPtr receive(Tensors& tensors, std::uint32_t from, int tag, c10d::OpType type, const char* title);

@@ -1,20 +1,15 @@
 // How a group begins: settings from the environment, everything that ranks must share through the store.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <random>
 #include <string>
 
 #include "backend.h"
+#include "store.h"
 
 namespace passing::torch_backend {
 namespace {
 
 using std::chrono::milliseconds;
-
-std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
-std::string text_of(const std::vector<std::uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
 std::string random_hex(int words) {
   std::random_device source;
@@ -46,7 +41,7 @@ Exchange exchange_over(const c10::intrusive_ptr<c10d::Store>& store, std::uint32
     std::vector<std::string> keys;
     for (std::uint32_t r = 0; r < size; ++r) keys.push_back("passing/blob/" + std::to_string(r));
     try {
-      store->set(keys[rank], bytes_of(std::to_string(size) + "\n" + blob));
+      put(*store, keys[rank], std::to_string(size) + "\n" + blob);
       try {
         store->wait(keys, timeout);
       } catch (const std::exception& trouble) {
@@ -60,7 +55,7 @@ Exchange exchange_over(const c10::intrusive_ptr<c10d::Store>& store, std::uint32
       }
       std::vector<std::string> blobs;
       for (std::uint32_t r = 0; r < size; ++r) {
-        const std::string text = text_of(store->get(keys[r]));
+        const std::string text = text_at(*store, keys[r]);
         const std::size_t end = text.find('\n');
         if (text.substr(0, end) != std::to_string(size)) {
           return refuse(ErrorCode::disagreement, "rank " + std::to_string(r) + " has a world size of " +
@@ -89,10 +84,10 @@ void share_names(Config& config, c10d::Store& store) {
     if (run_name().empty())
       run_name() = config.job == Config().job ? "torch-" + random_hex(1) : config.job.substr(0, 20);
     const std::string token = config.token.empty() ? random_hex(4) : config.token;
-    store.set(key, bytes_of(run_name() + "\n" + run_name() + "." + random_hex(1) + "\n" + token));
+    put(store, key, run_name() + "\n" + run_name() + "." + random_hex(1) + "\n" + token);
   }
   store.wait({key}, config.create_timeout);
-  const std::string text = text_of(store.get(key));
+  const std::string text = text_at(store, key);
   const std::size_t first = text.find('\n');
   const std::size_t second = text.find('\n', first + 1);
   run_name() = text.substr(0, first);

@@ -11,10 +11,10 @@ using passing::torch_backend::PassingBackend;
 
 namespace {
 
-std::string explain(const c10::intrusive_ptr<Base>& group, std::size_t elements) {
-  const auto* backend = dynamic_cast<const PassingBackend*>(group.get());
-  TORCH_CHECK(backend != nullptr, "passing: explain: this group is of another backend");
-  return backend->explain(elements);
+PassingBackend& ours(const c10::intrusive_ptr<Base>& group) {
+  auto* backend = dynamic_cast<PassingBackend*>(group.get());
+  TORCH_CHECK(backend != nullptr, "passing: this process group is of another backend");
+  return *backend;
 }
 
 }  // namespace
@@ -23,5 +23,12 @@ PYBIND11_MODULE(_backend, module) {
   module.doc() = "The c10d backend of PASSING; import passing.torch instead.";
   module.def("create", &PassingBackend::create, py::arg("store"), py::arg("rank"), py::arg("size"),
              py::arg("timeout"), py::call_guard<py::gil_scoped_release>());
-  module.def("explain", &explain, py::arg("group"), py::arg("elements"));
+  module.def(
+      "explain",
+      [](const c10::intrusive_ptr<Base>& group, std::size_t elements) {
+        return ours(group).explain(elements);
+      },
+      py::arg("group"), py::arg("elements"));
+  module.def(
+      "leave", [](const c10::intrusive_ptr<Base>& group) { ours(group).leave(); }, py::arg("group"));
 }

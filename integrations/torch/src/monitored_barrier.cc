@@ -3,6 +3,7 @@
 #include <string>
 
 #include "backend.h"
+#include "store.h"
 
 namespace passing::torch_backend {
 namespace {
@@ -28,15 +29,6 @@ bool comes(c10d::Store& store, const std::string& key, Clock::time_point deadlin
   }
 }
 
-std::string text_of(c10d::Store& store, const std::string& key) {
-  const auto data = store.get(key);
-  return {data.begin(), data.end()};
-}
-
-void put(c10d::Store& store, const std::string& key, const std::string& text) {
-  store.set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
-}
-
 std::string names(const std::vector<int>& ranks) {
   std::string all;
   for (const int each : ranks) all += (all.empty() ? "" : ", ") + std::to_string(each);
@@ -54,7 +46,7 @@ void PassingBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool 
     put(*store_, room + std::to_string(rank_), "here");
     // Rank 0 waits as long, and then has to say so.
     const bool told = comes(*store_, verdict, deadline + kExplanation);
-    const std::string text = told ? text_of(*store_, verdict) : "it did not come, or waits for another rank";
+    const std::string text = told ? text_at(*store_, verdict) : "it did not come, or waits for another rank";
     TORCH_CHECK(
         text == kPassed, "Rank ", rank_,
         " successfully reached monitoredBarrier, but received errors while waiting for send/recv from "

@@ -6,6 +6,8 @@
 Settings come from the environment: PASSING_CONTROLLER (of the switch), PASSING_STRATEGY and others; see docs/torch.md.
 """
 
+import functools
+
 import torch
 import torch.distributed as dist
 
@@ -45,6 +47,7 @@ def _allow_monitored_barrier():
     """torch asks for gloo by name before it calls the group's monitored barrier; ours has one too."""
     original = dist.monitored_barrier
 
+    @functools.wraps(original)
     def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
         if dist.distributed_c10d._rank_not_in_group(group) or dist.get_backend(group) != "passing":
             arguments = {} if timeout is None else {"timeout": timeout}
@@ -53,9 +56,29 @@ def _allow_monitored_barrier():
         timeout = dist.distributed_c10d.default_pg_timeout if timeout is None else timeout
         return chosen.monitored_barrier(timeout, wait_all_ranks)
 
-    monitored_barrier.__doc__ = original.__doc__
     dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = monitored_barrier
+
+
+def _leave_when_destroyed():
+    """destroy_process_group() drops torch's own reference; a model in DDP has another, which would keep slots of the switch."""
+    original = dist.destroy_process_group
+
+    @functools.wraps(original)
+    def destroy_process_group(group=None):
+        default = group is None or group == dist.group.WORLD
+        known = dict(dist.distributed_c10d._pg_map)
+        ours = [each for each, (backend, _) in known.items() if backend == "passing" and (default or each == group)]
+        original(group)
+        for each in ours:
+            _backend.leave(_raw(each))
+
+    dist.destroy_process_group = dist.distributed_c10d.destroy_process_group = destroy_process_group
+
+
+def _autoload():
+    """Called by torch 2.5 and later, which finds backends by itself: importing this module was all."""
 
 
 _register()
 _allow_monitored_barrier()
+_leave_when_destroyed()
