@@ -1,10 +1,13 @@
 """pip install . builds the backend of torch.distributed by CMake, and puts the library beside it.
 
 Offline, beside the distribution's torch:  pip install --no-build-isolation .
+CMAKE_ARGS in the environment go to CMake.
 """
 
+import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,10 +21,10 @@ PACKAGES = HERE / "integrations" / "torch" / "python"
 
 class CMakeBuild(build_ext):
     def build_extension(self, extension):
-        build = pathlib.Path(self.build_temp).resolve() / "cmake"
+        build = HERE / "build" / "pip"  # as deep as other builds: ccache knows the files then
         off = [f"-DPASSING_{part}=OFF" for part in ("TESTS", "BENCHMARKS", "EXAMPLES", "REPORT")]
-        subprocess.run(["cmake", "-S", HERE, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DPASSING_PYTHON_DIR=.",
-                        f"-DPython3_EXECUTABLE={sys.executable}", *off], check=True)
+        subprocess.run(["cmake", "--preset", "release", "-S", HERE, "-B", build, "-DPASSING_PYTHON_DIR=.",
+                        f"-DPython3_EXECUTABLE={sys.executable}", *off, *shlex.split(os.environ.get("CMAKE_ARGS", ""))], check=True)
         built = subprocess.run(["cmake", "--build", build, "--target", "passing_torch", "--parallel", "2"])
         if built.returncode != 0:
             raise SystemExit("passing.torch was not built: it needs torch with its headers (Debian: python3-torch libtorch-dev "

@@ -151,6 +151,8 @@ PASSING_API passing_status passing_broadcast(passing_comm* comm, void* buffer, s
 PASSING_API passing_status passing_barrier(passing_comm* comm, double timeout, passing_op** op);
 PASSING_API passing_status passing_send(passing_comm* comm, const void* data, size_t bytes, uint32_t to,
                                         uint32_t tag, double timeout, passing_op** op);
+/* `from`: a rank, or PASSING_ANY_SOURCE for the first that sends. */
+#define PASSING_ANY_SOURCE UINT32_MAX
 PASSING_API passing_status passing_recv(passing_comm* comm, void* data, size_t bytes, uint32_t from,
                                         uint32_t tag, double timeout, passing_op** op);
 
@@ -159,6 +161,8 @@ PASSING_API passing_status passing_wait(passing_op* op);
 /* 1: it has ended; 0: not yet; -1: it is null. */
 PASSING_API int passing_test(const passing_op* op);
 PASSING_API void passing_cancel(passing_op* op);
+/* Of a recv that has ended well: who sent it. */
+PASSING_API uint32_t passing_source(const passing_op* op);
 /* Without waiting: the operation goes on. */
 PASSING_API void passing_op_free(passing_op* op);
 

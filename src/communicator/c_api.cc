@@ -328,6 +328,10 @@ void passing_cancel(passing_op* op) {
   });
 }
 
+uint32_t passing_source(const passing_op* op) {
+  return op == nullptr ? PASSING_ANY_SOURCE : op->operation.source();
+}
+
 void passing_op_free(passing_op* op) { delete op; }
 
 }  // extern "C"

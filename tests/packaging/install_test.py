@@ -123,6 +123,30 @@ class Install(unittest.TestCase):
         self.assert_right(run("/usr/bin/python3", self.doc / "examples/all_reduce.py",
                               env={**ALONE, "PASSING_LIBRARY": str(self.library)}))
 
+    def test_torch(self):
+        package = next(self.prefix.glob("lib/python3*/*-packages"))
+        self.trains_alone("/usr/bin/python3", {**ALONE, "PYTHONPATH": str(package)})
+
+    def test_torch_by_pip(self):
+        """Offline, into an environment beside the distribution's torch."""
+        source = HERE.parent.parent
+        # The same flags, so that ccache has most of it.
+        cache = pathlib.Path(BUILD, "CMakeCache.txt").read_text()
+        same = "-DPASSING_WERROR=" + re.search(r"^PASSING_WERROR:BOOL=(.*)$", cache, re.M).group(1)
+        environment = self.directory / "venv"
+        run("/usr/bin/python3", "-m", "venv", "--system-site-packages", environment)
+        run(environment / "bin/python3", "-m", "pip", "install", "--no-build-isolation", "--no-index", source, cwd=self.directory,
+            env={**ALONE, "TMPDIR": str(self.directory), "CMAKE_ARGS": same})
+        self.trains_alone(environment / "bin/python3", ALONE)
+
+    def trains_alone(self, python, environment):
+        script = ("import passing.torch, torch, torch.distributed as dist\n"
+                  f"dist.init_process_group('passing', init_method='file://{tempfile.mktemp(dir=self.directory)}', rank=0, world_size=1)\n"
+                  "net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))\n"
+                  "net(torch.ones(1, 3)).sum().backward()\n"
+                  "print(dist.get_backend(), passing.torch.__file__)\n")
+        self.assertIn(f"passing {self.directory}", run(python, "-c", script, env=environment, cwd=self.directory))
+
 
 if __name__ == "__main__":
     unittest.main()

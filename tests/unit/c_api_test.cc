@@ -88,6 +88,7 @@ TEST(CApi, NullIsRefused) {
   EXPECT_EQ(passing_test(nullptr), -1);
   EXPECT_STREQ(passing_strategy(nullptr), "");
   passing_cancel(nullptr);
+  EXPECT_EQ(passing_source(nullptr), PASSING_ANY_SOURCE);
   passing_op_free(nullptr);
   passing_free(nullptr);
   passing_config_free(nullptr);
