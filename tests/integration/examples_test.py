@@ -1,4 +1,4 @@
-"""The examples, each with three ranks: started by hand, by Open MPI, by MPICH, and in the lab.
+"""The examples, each with three ranks: started by hand, by Open MPI, by MPICH, and in the lab; DDP also by torchrun.
 
 PASSING_EXAMPLES_DIR is where they were built, PASSING_LIBRARY is libpassing.so, PASSING the command.
 """
@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -16,6 +17,8 @@ BUILT = os.environ["PASSING_EXAMPLES_DIR"]
 LIBRARY = os.environ["PASSING_LIBRARY"]
 PASSING = os.environ["PASSING"]
 SOURCE = pathlib.Path(__file__).resolve().parents[2] / "examples"
+PACKAGE = os.environ.get("PASSING_PYTHON_PACKAGE")
+DDP = str(SOURCE / "ddp.py")
 RANKS = 3
 RIGHT = (r"all_reduce: size (\d+), strategy (\w+): 1000000 float32 summed, every element right; seed 42")
 EXAMPLES = {
@@ -93,6 +96,32 @@ class Examples(unittest.TestCase):
             with self.subTest(language):
                 process = self.start([PASSING, "lab", "run", "--hosts", "2", "--ranks", "2", "--", *command])
                 self.assert_right(self.output(process), size=4, strategy="auto")
+
+    def trains(self, command, size, way, **variables):
+        if not PACKAGE:
+            self.skipTest("the torch backend is not built")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        command = [port if word == "PORT" else word for word in command]
+        process = self.start(command, PYTHONPATH=PACKAGE, OMP_NUM_THREADS="1", **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **variables})
+        out = self.output(process)
+        found = re.search(r"(\d+) ranks, ([\d.]+) % right; (.*)", out)
+        self.assertIsNotNone(found, out)
+        self.assertEqual(found[1], str(size))
+        self.assertGreater(float(found[2]), 90)
+        self.assertIn(way, found[3])
+
+    def test_ddp_by_torchrun(self):
+        self.trains(["/usr/bin/python3", "-m", "torch.distributed.run", "-r", "1", "-t", "1", "--master_addr", "127.0.0.1",
+                     "--master_port", "PORT", "--nproc_per_node", "2", DDP], 2, "in the host")
+
+    def test_ddp_by_mpirun(self):
+        self.trains(["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2", "/usr/bin/python3", DDP], 2, "in the host")
+
+    def test_ddp_in_the_lab(self):
+        self.trains([PASSING, "lab", "run", "--hosts", "2", "--ranks", "2", "--rate", "1gbit", "--", "env", "PASSING_STRATEGY=passing",
+                     "/usr/bin/python3", DDP], 4, "passing, as set", MASTER_ADDR="10.77.0.2")
 
     def test_bad_setting(self):
         for language, command in EXAMPLES.items():

@@ -1,0 +1,53 @@
+"""DDP through PASSING. To a script that trained with gloo, two lines are new; they say so.
+
+    torchrun --nproc_per_node 2 ddp.py          (torch 1.13 on Python 3.11: add -r 1 -t 1)
+    mpirun -n 2 -x MASTER_ADDR=HOST ddp.py
+"""
+
+import os
+
+import torch
+import torch.distributed as dist
+from sklearn.datasets import load_digits
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+import passing.torch  # new: adds the backend
+
+
+def launched_by_torchrun():
+    """Says the same where mpirun or `passing lab run` has started this process."""
+    for name, others in (("RANK", ("PASSING_RANK", "OMPI_COMM_WORLD_RANK")), ("WORLD_SIZE", ("PASSING_SIZE", "OMPI_COMM_WORLD_SIZE"))):
+        os.environ.setdefault(name, next((os.environ[other] for other in others if other in os.environ), ""))
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29500")
+
+
+def main():
+    launched_by_torchrun()
+    dist.init_process_group("passing")  # new: was "gloo"
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+    images, labels = load_digits(return_X_y=True)
+    data = TensorDataset(torch.tensor(images, dtype=torch.float32) / 16, torch.tensor(labels))
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, batch_size=32, sampler=sampler)
+    net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
+    net = DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    for epoch in range(5):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(net(x), y)
+            loss.backward()
+            optimizer.step()
+    right = (net(data.tensors[0]).argmax(1) == data.tensors[1]).float().mean()
+    if dist.get_rank() == 0:
+        print(f"{dist.get_world_size()} ranks, {100 * right:.1f} % right; {passing.torch.explain(10_000_000)}")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
