@@ -288,8 +288,8 @@ void add_all_reduce(CLI::App& app) {
                     "the earlier process with this rank is dead: begin a new epoch");
   command->add_flag("--no-check", options->no_check, "benchmark only: the switch gives no sums")->group("");
   command->add_flag("--check-last", options->check_last, "compare only the last result (when measuring)");
-  command->add_flag("--no-segmentation{false}", member.segmentation, "do not use UDP segmentation offload")
-      ->option_text(" ");
+  command->add_flag_callback(
+      "--no-segmentation", [&member] { member.segmentation = false; }, "do not use UDP segmentation offload");
   command->add_flag("--json", options->json, "one JSON object instead of a sentence");
   command->callback([options] {
     if (const int status = run(*options); status != 0) throw CLI::RuntimeError(status);

@@ -148,6 +148,7 @@ Expected<void> start(const Contender& contender, const Work& work, const lab::Cl
     } else {
       environment["PASSING_STRATEGY"] = contender.strategy;
       environment["PASSING_LOCAL_DOMAIN"] = contender.rack ? "rack" : "host";
+      environment["PASSING_LINK_RATE"] = link_rate(cluster.plan(), contender.rack);
       environment["PASSING_JOB"] = job;
     }
     if (auto started = launcher.start(process); !started) return started;

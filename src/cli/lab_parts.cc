@@ -27,15 +27,9 @@ std::string random_token() {
   return net::to_hex(value[0]) + net::to_hex(value[1]);
 }
 
-// In Gbit/s; empty: not shaped.
-std::string link_rate(const lab::Plan& plan) {
-  if (const char* set = std::getenv("PASSING_LINK_RATE"); set != nullptr) return set;
-  // Who sums in the rack first is slowed down by the uplinks.
+bool sums_in_racks() {
   const char* domain = std::getenv("PASSING_LOCAL_DOMAIN");
-  const bool racks = plan.racks > 1 && domain != nullptr && std::string(domain) == "rack";
-  const std::string& rate = racks ? plan.uplink_rate() : plan.rate;
-  const double bits = lab::bits_per_second(rate);
-  return bits > 0 ? fmt::format("{:g}", 1e-9 * bits) : "";
+  return domain != nullptr && std::string(domain) == "rack";
 }
 
 lab::Process switch_process(const lab::Cluster& cluster, const std::vector<std::string>& arguments) {
@@ -67,6 +61,13 @@ lab::Process server_process(const lab::Cluster& cluster, unsigned server) {
 }
 
 }  // namespace
+
+std::string link_rate(const lab::Plan& plan, bool in_racks) {
+  if (const char* set = std::getenv("PASSING_LINK_RATE"); set != nullptr) return set;
+  // Who sums in the rack first is slowed down by the uplinks.
+  const double bits = lab::bits_per_second(plan.racks > 1 && in_racks ? plan.uplink_rate() : plan.rate);
+  return bits > 0 ? fmt::format("{:g}", 1e-9 * bits) : "";
+}
 
 int complain(const std::string& sentence, int status) {
   fmt::print(stderr, "passing lab: {}\n", sentence.substr(0, sentence.find_last_not_of('\n') + 1));
@@ -116,7 +117,7 @@ std::map<std::string, std::string> environment_of(const lab::State& state, unsig
   const std::string size = std::to_string(state.plan.hosts * state.ranks);
   std::map<std::string, std::string> environment = {
       {"PASSING_RANK", rank},
-      {"PASSING_LINK_RATE", link_rate(state.plan)},
+      {"PASSING_LINK_RATE", link_rate(state.plan, sums_in_racks())},
       {"PASSING_SIZE", size},
       {"PASSING_LOCAL_RANK", std::to_string(local)},
       {"PASSING_LOCAL_SIZE", std::to_string(state.ranks)},

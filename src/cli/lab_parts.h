@@ -43,6 +43,9 @@ lab::State wanted(const LabOptions& options);
 /// A lab that there is, with its namespaces.
 Expected<lab::Cluster> open_lab(const std::string& name);
 
+/// What a rank is to know of its link, in Gbit/s, as text; empty: not shaped. `in_racks`: ranks sum in racks
+/// first.
+std::string link_rate(const lab::Plan& plan, bool in_racks);
 /// What any process in a lab is told, on which place ever.
 std::map<std::string, std::string> environment_of(const lab::State& state);
 /// What launchers tell their processes; PASSING_* first, then torchrun's names.
