@@ -1,7 +1,7 @@
 """DDP through PASSING. To a script that trained with gloo, two lines are new; they say so.
 
-    torchrun --nproc_per_node 2 ddp.py          (torch 1.13 on Python 3.11: add -r 1 -t 1)
-    mpirun -n 2 -x MASTER_ADDR=HOST ddp.py
+    torchrun --nproc_per_node 2 ddp.py                   (torch 1.13 on Python 3.11: add -r 1 -t 1)
+    mpirun -n 2 -x MASTER_ADDR=HOST python3 ddp.py
 """
 
 import os

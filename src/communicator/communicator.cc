@@ -309,10 +309,13 @@ Operation Communicator::barrier(const CallOptions& options) {
 
 namespace {
 
-std::string wrong_point(const char* what, const void* data, std::size_t bytes, std::uint32_t peer,
-                        std::uint32_t tag, std::uint32_t rank, std::uint32_t size) {
-  if ((peer >= size || peer == rank) && !(peer == kAnySource && size > 1))
+std::string wrong_peer(const char* what, std::uint32_t peer, std::uint32_t rank, std::uint32_t size) {
+  if (peer >= size || peer == rank)
     return fmt::format("{}: the peer is rank {}: must be another rank, 0 to {}", what, peer, size - 1);
+  return "";
+}
+
+std::string wrong_point(const char* what, const void* data, std::size_t bytes, std::uint32_t tag) {
   if (tag >= 1U << 31) return fmt::format("{}: the tag is {}: must be below 2^31", what, tag);
   if (bytes > 0 && data == nullptr) return fmt::format("{} of {} bytes: the buffer is null", what, bytes);
   if (bytes > kMostElements) return fmt::format("{}: {}", what, wrong_count(bytes));
@@ -324,8 +327,9 @@ std::string wrong_point(const char* what, const void* data, std::size_t bytes, s
 Operation Communicator::send(const void* data, std::size_t bytes, std::uint32_t to, std::uint32_t tag,
                              const CallOptions& options) {
   const StatePtr state = impl_->prepare(options);
-  if (const auto wrong = wrong_point("send", data, bytes, to, tag, rank(), size()); !wrong.empty())
-    return Impl::refuse(state, wrong);
+  std::string wrong = wrong_peer("send", to, rank(), size());
+  if (wrong.empty()) wrong = wrong_point("send", data, bytes, tag);
+  if (!wrong.empty()) return Impl::refuse(state, wrong);
   state->what = What::send;
   state->peer = to;
   state->tag = tag;
@@ -337,8 +341,11 @@ Operation Communicator::send(const void* data, std::size_t bytes, std::uint32_t 
 Operation Communicator::recv(void* data, std::size_t bytes, std::uint32_t from, std::uint32_t tag,
                              const CallOptions& options) {
   const StatePtr state = impl_->prepare(options);
-  if (const auto wrong = wrong_point("recv", data, bytes, from, tag, rank(), size()); !wrong.empty())
-    return Impl::refuse(state, wrong);
+  std::string wrong = from != kAnySource ? wrong_peer("recv", from, rank(), size())
+                      : size() == 1      ? "recv from any rank: there is no other rank"
+                                         : "";
+  if (wrong.empty()) wrong = wrong_point("recv", data, bytes, tag);
+  if (!wrong.empty()) return Impl::refuse(state, wrong);
   state->what = What::recv;
   state->peer = from;
   state->tag = tag;

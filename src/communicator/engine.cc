@@ -85,9 +85,10 @@ void Engine::run() {
 // Does all that can be done now. `sources` are those of the last wait, or empty.
 void Engine::turn(std::span<const pollfd> sources) {
   take_post(!sources.empty() && sources[0].revents != 0);
-  if (strategy_)
+  if (strategy_) {
     strategy_->progress(sources.size() > kOwnSources ? sources.subspan(kOwnSources)
                                                      : std::span<const pollfd>());
+  }
   if (mesh_ && (sources.empty() || sources[1].revents != 0)) {
     mesh_->progress();
     hear();

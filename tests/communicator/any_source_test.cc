@@ -110,6 +110,14 @@ TEST(AnySourceFaults, EndsWhenAllOthersHaveLeft) {
       << ended.error().message;
 }
 
+TEST(AnySourceFaults, NothingIsSentToAnyRank) {
+  World world("ring", 2);
+  char byte = 0;
+  const auto ended = world.at(0).send(&byte, 1, kAnySource, 3).wait();
+  ASSERT_FALSE(ended);
+  EXPECT_EQ(ended.error().code, ErrorCode::invalid_argument);
+}
+
 TEST(AnySourceFaults, AloneThereIsNone) {
   World world("ring", 1);
   char byte = 0;

@@ -91,14 +91,32 @@ class Faults(unittest.TestCase):
                      "import ImportError passing.torch was built for torch 1.13.*this is torch 9.9.1")
 
     def test_mismatched_world(self):
-        outputs = self.ranks('says("init", lambda: begin(6))', sizes=[3, 3, 2], switch=False)
-        self.assertRegex(outputs[0], "init RuntimeError passing: .*rank 2 has a world size of 2, this one, rank 0, of 3|did not come")
-        self.assertRegex(outputs[2], "init (RuntimeError|ValueError) ")
+        outputs = self.ranks('says("init", lambda: begin(15))', sizes=[3, 3, 4], switch=False)
+        for rank in (0, 1):
+            self.assertRegex(outputs[rank], "init RuntimeError passing: .*rank 2(: rank 0 has a world size of 3, this one, rank 2, of 4| has a world size of 4)")
+        self.assertRegex(outputs[2], "init RuntimeError passing: rank 0 has a world size of 3, this one, rank 2, of 4")
+
+    def test_a_rank_that_cannot_be(self):
+        self.all_say(self.ranks('says("init", lambda: begin(15))', size=1, sizes=[0], hosts=1, switch=False), "init (RuntimeError|ValueError)")
 
     def test_a_rank_that_does_not_come(self):
-        outputs = self.ranks('rank < 2 and says("init", lambda: begin(4))', switch=False)
-        for each in outputs[:2]:
-            self.assertRegex(each, "init RuntimeError .*rank 2 of 3 did not come within|init RuntimeError .*[Tt]imed out")
+        for missing in (0, 2):
+            outputs = self.ranks(f'rank == {missing} or says("init", lambda: begin(4))', switch=False)
+            for rank in {0, 1, 2} - {missing}:
+                self.assertRegex(outputs[rank], f"init RuntimeError passing: Timed out : rank {missing} of 3 did not come within 4 s")
+
+    def test_a_rank_with_a_bad_setting(self):
+        for bad in (0, 2):
+            body = f"""
+                if rank == {bad}: os.environ["PASSING_SLOTS"] = "x"
+                begun = time.monotonic()
+                says("init", lambda: begin(30))
+                print("after", "short" if time.monotonic() - begun < 10 else "long")
+            """
+            outputs = self.ranks(body)
+            for rank, each in enumerate(outputs):
+                self.assertRegex(each, "init RuntimeError passing: .*" + ("" if rank == bad else f"rank {bad}: .*") + "PASSING_SLOTS is 'x'")
+                self.assertIn("after short", each)
 
     def test_tensors_that_are_not_supported(self):
         body = """
@@ -118,6 +136,87 @@ class Faults(unittest.TestCase):
         self.all_say(outputs, "quantized RuntimeError passing: all_reduce: tensors of QInt8 cannot be reduced")
         self.all_say(outputs, "bitwise RuntimeError passing: .*float32 cannot be reduced by bit_and")
         self.all_say(outputs, r"sum \[3.0, 3.0, 3.0\]")  # none of it broke the group
+
+    def test_bad_peers_and_lists(self):
+        body = """
+            begin()
+            other = 1 - rank
+            says("send", lambda: dist.send(torch.ones(3), -1) if rank == 0 else dist.send(torch.ones(3), 7))
+            says("recv", lambda: dist.distributed_c10d._get_default_group().recv([torch.ones(3)], -1, 0))
+            big = lambda: [torch.zeros(10_000_000), torch.zeros(4)]
+            says("second", lambda: dist.all_gather_coalesced([big(), big()], [torch.ones(10_000_000), torch.ones(5)]))
+            t = torch.ones(3); dist.all_reduce(t); print("sum", t.tolist())
+        """
+        outputs = self.ranks(body, size=2)
+        self.all_say(outputs, "send RuntimeError passing: send: the peer is rank (-1|7) of 2|send RuntimeError .*rank")
+        self.all_say(outputs, "recv RuntimeError passing: recv: the peer is rank -1 of 2")
+        self.all_say(outputs, "second RuntimeError passing: all_gather: the input has 5 elements, this rank's output 4")
+        self.all_say(outputs, r"sum \[2.0, 2.0, 2.0\]")
+
+    def test_tensors_that_share_memory(self):
+        """As gloo has it: every tensor is reduced by itself, from what it was."""
+        body = """
+            begin()
+            group = dist.distributed_c10d._get_default_group()
+            for _ in range(20):
+                t = torch.ones(100_000); group.allreduce_coalesced([t, t]).wait(); assert t.eq(2).all(), t
+            b = torch.arange(8.) + 10 * rank
+            outs = list(b.chunk(2)); first = outs[0].clone(); dist.all_gather(outs, outs[0])
+            assert outs[0].tolist() == [0, 1, 2, 3] and outs[1].tolist() == [10, 11, 12, 13], outs
+            s = torch.arange(4.) + 10 * rank; dist.all_to_all_single(s, s)
+            assert s.tolist() == ([0, 1, 10, 11] if rank == 0 else [2, 3, 12, 13]), s
+            print("right")
+        """
+        self.all_say(self.ranks(body, size=2), "right")
+
+    def test_futures_that_wait_for_futures(self):
+        body = """
+            begin()
+            from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+            t = torch.ones(10)
+            def nested(future):
+                u = torch.ones(10); dist.all_reduce(u, async_op=True).get_future().wait(); return u
+            print("nested", dist.all_reduce(t, async_op=True).get_future().then(nested).wait()[0].item())
+            for i in range(2000):
+                work = dist.all_reduce(t, async_op=True); work.wait(); assert work.get_future().done(), i
+            net = nn.parallel.DistributedDataParallel(nn.Linear(200, 200))
+            net.register_comm_hook(powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2), powerSGD_hook.powerSGD_hook)
+            for _ in range(5):
+                net(torch.randn(4, 200)).sum().backward()
+            print("PowerSGD ended")
+        """
+        outputs = self.ranks(body)
+        self.all_say(outputs, r"nested 3.0")
+        self.all_say(outputs, "PowerSGD ended")
+
+    def test_destroyed_while_in_use(self):
+        body = """
+            import threading
+            for round in range(8):
+                dist.destroy_process_group() if dist.is_initialized() else None
+                os.environ["MEETING"] = os.environ["MEETING"].split("+")[0] + f"+{round}"
+                begin()
+                group = dist.distributed_c10d._get_default_group()
+                def submit():
+                    try:
+                        while True: group.allreduce([torch.ones(1000)])
+                    except RuntimeError as trouble:
+                        assert "passing: " in str(trouble), trouble
+                thread = threading.Thread(target=submit); thread.start()
+                time.sleep(0.05)
+                dist.destroy_process_group()
+                thread.join(20); assert not thread.is_alive()
+            begin_again = os.environ["MEETING"] + "last"; os.environ["MEETING"] = begin_again
+            begin()
+            done = threading.Event()
+            def destroy(future):
+                dist.destroy_process_group(); done.set()
+            dist.all_reduce(torch.ones(4), async_op=True).get_future().then(destroy)
+            assert done.wait(20)
+            time.sleep(0.5)  # the callback's thread returns from Python
+            print("survived")
+        """
+        self.all_say(self.ranks(body, size=2, hosts=1, switch=False), "survived")
 
     def test_a_rank_that_dies_in_the_backward_pass(self):
         body = """

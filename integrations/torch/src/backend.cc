@@ -37,6 +37,10 @@ void check_tag(const char* call, int tag) {
   TORCH_CHECK(tag >= 0, "passing: ", call, ": the tag is ", tag, ": must not be negative");
 }
 
+void check_peer(const char* call, int peer, int size) {
+  TORCH_CHECK(peer >= 0 && peer < size, "passing: ", call, ": the peer is rank ", peer, " of ", size);
+}
+
 void check_same_type(const char* call, const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK(a.scalar_type() == b.scalar_type(), "passing: ", call, ": tensors of ", a.scalar_type(),
               " and of ", b.scalar_type(), " in one call");
@@ -80,41 +84,43 @@ std::vector<std::size_t> split_bytes(const at::Tensor& tensor, const std::vector
 PassingBackend::PassingBackend(c10::intrusive_ptr<c10d::Store> store, Communicator communicator,
                                std::chrono::milliseconds timeout)
     : Base(static_cast<int>(communicator.rank()), static_cast<int>(communicator.size())),
-      store_(std::move(store)),
       timeout_(timeout),
-      completer_(std::in_place),
-      communicator_(std::move(communicator)) {}
+      running_(
+          new Running{.store = std::move(store), .completer = {}, .communicator = std::move(communicator)}) {}
 
 PassingBackend::~PassingBackend() { leave(); }
 
 void PassingBackend::leave() {
   const WithoutPython released;
-  communicator_.reset();
-  completer_.reset();
+  std::shared_ptr<Running> last;
+  const std::lock_guard lock(mutex_);
+  last.swap(running_);
+  pending_.clear();
 }
 
-Communicator& PassingBackend::group() {
-  TORCH_CHECK(communicator_, "passing: the process group has been destroyed");
-  return *communicator_;
+std::shared_ptr<PassingBackend::Running> PassingBackend::running() {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK(running_, "passing: the process group has been destroyed");
+  return running_;
 }
 
 std::string PassingBackend::explain(std::size_t elements) {
-  return group().explain(elements, DataType::float32);
+  return running()->communicator.explain(elements, DataType::float32);
 }
 
 CallOptions PassingBackend::within(std::chrono::milliseconds timeout) const {
   return {.timeout = timeout == c10d::kUnsetTimeout || timeout == kNoTimeout ? timeout_ : timeout};
 }
 
-PassingBackend::WorkPtr PassingBackend::begin(Call call) {
+PassingBackend::WorkPtr PassingBackend::begin(Running& running, Call call) {
   if (!c10d::isP2POp(call.type)) {
     ++sequence_;
-    const std::lock_guard lock(pending_mutex_);
+    const std::lock_guard lock(mutex_);
     pending_.remove_if([](const Operation& each) { return each.test(); });
     pending_.insert(pending_.end(), call.operations.begin(), call.operations.end());
   }
   auto work = c10::make_intrusive<PassingWork>(rank_, std::move(call));
-  completer_->watch(work);
+  running.completer.watch(work);
   return work;
 }
 
@@ -123,10 +129,12 @@ PassingBackend::WorkPtr PassingBackend::broadcast(Tensors& tensors, const c10d::
   const std::uint32_t root = root_of("broadcast", options.rootRank, size_);
   const Piece piece(tensor, true);
   Call call{c10d::OpType::BROADCAST, "passing:broadcast", tensors, {tensors}, {piece.memory()}, {}, {}};
-  call.operations = {group().broadcast(piece.data(), tensor.nbytes(), kBytes, root, within(options.timeout))};
+  const auto run = running();
+  call.operations = {
+      run->communicator.broadcast(piece.data(), tensor.nbytes(), kBytes, root, within(options.timeout))};
   if (piece.copied() && root != static_cast<std::uint32_t>(rank_))
     call.after = [piece] { piece.give_back(); };
-  return begin(std::move(call));
+  return begin(*run, std::move(call));
 }
 
 PassingBackend::WorkPtr PassingBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
@@ -151,21 +159,28 @@ PassingBackend::WorkPtr PassingBackend::allreduce_coalesced(Tensors& tensors,
     check("all_reduce", each);
     type_of("all_reduce", each);
   }
-  std::vector<Piece> copies;
-  for (const at::Tensor& each : tensors) {
-    const Piece piece(each, true);
-    call.kept.push_back(piece.memory());
-    call.operations.push_back(
-        group().all_reduce(piece.data(), piece.data(), static_cast<std::size_t>(each.numel()),
-                           type_of("all_reduce", each), reduction, within(options.timeout)));
-    if (piece.copied()) copies.push_back(piece);
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    // Each is reduced by itself: those that share memory must not see each other's results.
+    bool shared = false;
+    for (std::size_t other = 0; other < tensors.size(); ++other)
+      shared = shared || (other != i && overlap(tensors[i], tensors[other]));
+    pieces.emplace_back(tensors[i], true, shared);
+    call.kept.push_back(pieces.back().memory());
   }
-  if (!copies.empty()) {
-    call.after = [copies = std::move(copies)] {
-      for (const Piece& each : copies) each.give_back();
+  const auto run = running();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    call.operations.push_back(run->communicator.all_reduce(
+        pieces[i].data(), pieces[i].data(), static_cast<std::size_t>(tensors[i].numel()),
+        type_of("all_reduce", tensors[i]), reduction, within(options.timeout)));
+  }
+  std::erase_if(pieces, [](const Piece& each) { return !each.copied(); });
+  if (!pieces.empty()) {
+    call.after = [pieces = std::move(pieces)] {
+      for (const Piece& each : pieces) each.give_back();
     };
   }
-  return begin(std::move(call));
+  return begin(*run, std::move(call));
 }
 
 PassingBackend::WorkPtr PassingBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
@@ -176,55 +191,68 @@ PassingBackend::WorkPtr PassingBackend::reduce(Tensors& tensors, const c10d::Red
   const DataType type = type_of("reduce", tensor);
   const Piece piece(tensor, true);
   Call call{c10d::OpType::REDUCE, "passing:reduce", tensors, {tensors}, {piece.memory()}, {}, {}};
-  call.operations = {group().reduce(piece.data(), here ? piece.data() : nullptr,
-                                    static_cast<std::size_t>(tensor.numel()), type, reduction, root,
-                                    within(options.timeout))};
+  const auto run = running();
+  call.operations = {run->communicator.reduce(piece.data(), here ? piece.data() : nullptr,
+                                              static_cast<std::size_t>(tensor.numel()), type, reduction, root,
+                                              within(options.timeout))};
   if (piece.copied() && here) call.after = [piece] { piece.give_back(); };
-  return begin(std::move(call));
+  return begin(*run, std::move(call));
 }
 
-// Appends to the call: outputs[r] gets what rank r has.
-void PassingBackend::gather_into(Call& call, const Tensors& outputs, const at::Tensor& input,
-                                 const CallOptions& options) {
-  check_same_type("all_gather", outputs[0], input);
-  const Row row(outputs, false);
-  const Piece piece(input, true);
-  const std::vector<std::size_t> bytes = row.bytes();
-  TORCH_CHECK(input.nbytes() == bytes[static_cast<std::size_t>(rank_)], "passing: all_gather: the input has ",
-              input.numel(), " elements, this rank's output ",
-              outputs[static_cast<std::size_t>(rank_)].numel());
-  call.kept.push_back(row.memory());
-  call.kept.push_back(piece.memory());
-  call.operations.push_back(
-      row.even() ? group().all_gather(piece.data(), row.data(), input.nbytes(), kBytes, options)
-                 : group().all_gatherv(piece.data(), row.data(), bytes, kBytes, options));
-  call.after = [row, before = std::move(call.after)] {
-    if (before) before();
-    row.give_back();
+// lists[t][r] gets what rank r has as inputs[t].
+PassingBackend::WorkPtr PassingBackend::gather_all(Call call, const std::vector<Tensors>& lists,
+                                                   const Tensors& inputs, const CallOptions& options) {
+  const auto own = static_cast<std::size_t>(rank_);
+  std::vector<Row> rows;
+  std::vector<Piece> pieces;
+  // Everything is looked at before anything begins: what has begun needs its buffers.
+  for (std::size_t t = 0; t < inputs.size(); ++t) {
+    const at::Tensor& input = inputs[t];
+    check_same_type("all_gather", lists[t][0], input);
+    TORCH_CHECK(input.nbytes() == lists[t][own].nbytes(), "passing: all_gather: the input has ",
+                input.numel(), " elements, this rank's output ", lists[t][own].numel());
+    rows.emplace_back(lists[t], false);
+    pieces.emplace_back(input, true, rows.back().overlaps(input, own));
+    call.kept.push_back(rows.back().memory());
+    call.kept.push_back(pieces.back().memory());
+  }
+  const auto run = running();
+  for (std::size_t t = 0; t < inputs.size(); ++t) {
+    void* const from = pieces[t].data();
+    void* const to = rows[t].data();
+    call.operations.push_back(
+        rows[t].even() ? run->communicator.all_gather(from, to, inputs[t].nbytes(), kBytes, options)
+                       : run->communicator.all_gatherv(from, to, rows[t].bytes(), kBytes, options));
+  }
+  call.after = [rows = std::move(rows)] {
+    for (const Row& each : rows) each.give_back();
   };
+  return begin(*run, std::move(call));
 }
 
 PassingBackend::WorkPtr PassingBackend::allgather(Outputs& outputs, Tensors& inputs,
                                                   const c10d::AllgatherOptions& options) {
-  const at::Tensor& input = only("all_gather", inputs);
+  only("all_gather", inputs);
   const Tensors& list = one_each("all_gather", outputs, size_);
-  Call call{c10d::OpType::ALLGATHER, "passing:all_gather", inputs, outputs, {}, {}, {}};
-  gather_into(call, list, input, within(options.timeout));
-  return begin(std::move(call));
+  return gather_all({c10d::OpType::ALLGATHER, "passing:all_gather", inputs, outputs, {}, {}, {}}, {list},
+                    inputs, within(options.timeout));
 }
 
 PassingBackend::WorkPtr PassingBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                         const c10d::AllgatherOptions& options) {
   check_whole("_allgather_base", output, input, size_);
   const Piece whole(output, false);
-  const Piece part(input, true);
+  const char* place =
+      static_cast<const char*>(whole.data()) + static_cast<std::size_t>(rank_) * input.nbytes();
+  const Piece part(input, true, input.data_ptr() != place && overlap(whole.memory(), input));
   Call call{c10d::OpType::_ALLGATHER_BASE, "passing:_all_gather_base", {input}, {{output}}, {}, {}, {}};
   call.kept = {whole.memory(), part.memory()};
-  call.operations = {
-      group().all_gather(part.data(), whole.data(), input.nbytes(), kBytes, within(options.timeout))};
+  const auto run = running();
+  call.operations = {run->communicator.all_gather(part.data(), whole.data(), input.nbytes(), kBytes,
+                                                  within(options.timeout))};
   if (whole.copied()) call.after = [whole] { whole.give_back(); };
-  return begin(std::move(call));
-}
+  return begin(*run, std::move(call));
+}  // namespace passing::torch_backend
 
 PassingBackend::WorkPtr PassingBackend::allgather_coalesced(Outputs& outputs, Tensors& inputs,
                                                             const c10d::AllgatherOptions& options) {
@@ -234,14 +262,15 @@ PassingBackend::WorkPtr PassingBackend::allgather_coalesced(Outputs& outputs, Te
     TORCH_CHECK(each.size() == inputs.size(), "passing: all_gather_coalesced: a list has ", each.size(),
                 " tensors, the input ", inputs.size());
   }
-  Call call{c10d::OpType::ALLGATHER_COALESCED, "passing:all_gather", inputs, outputs, {}, {}, {}};
+  std::vector<Tensors> lists;
   for (std::size_t t = 0; t < inputs.size(); ++t) {
     check("all_gather_coalesced", inputs[t]);
-    Outputs lists(1);
-    for (const Tensors& each : outputs) lists[0].push_back(each[t]);
-    gather_into(call, one_each("all_gather_coalesced", lists, size_), inputs[t], within(options.timeout));
+    Outputs list(1);
+    for (const Tensors& each : outputs) list[0].push_back(each[t]);
+    lists.push_back(one_each("all_gather_coalesced", list, size_));
   }
-  return begin(std::move(call));
+  return gather_all({c10d::OpType::ALLGATHER_COALESCED, "passing:all_gather", inputs, outputs, {}, {}, {}},
+                    lists, inputs, within(options.timeout));
 }
 
 PassingBackend::WorkPtr PassingBackend::gather(Outputs& outputs, Tensors& inputs,
@@ -257,12 +286,13 @@ PassingBackend::WorkPtr PassingBackend::gather(Outputs& outputs, Tensors& inputs
                 "passing: gather: the outputs must all have the size of the input, ", input.numel(),
                 " elements");
   }
-  const Piece piece(input, true);
+  const Piece piece(input, true, row.overlaps(input, static_cast<std::size_t>(rank_)));
   Call call{c10d::OpType::GATHER, "passing:gather", inputs, outputs, {row.memory(), piece.memory()}, {}, {}};
-  call.operations = {group().gather(piece.data(), here ? row.data() : nullptr, input.nbytes(), kBytes, root,
-                                    within(options.timeout))};
+  const auto run = running();
+  call.operations = {run->communicator.gather(piece.data(), here ? row.data() : nullptr, input.nbytes(),
+                                              kBytes, root, within(options.timeout))};
   if (here) call.after = [row] { row.give_back(); };
-  return begin(std::move(call));
+  return begin(*run, std::move(call));
 }
 
 PassingBackend::WorkPtr PassingBackend::scatter(Tensors& outputs, Outputs& inputs,
@@ -278,7 +308,7 @@ PassingBackend::WorkPtr PassingBackend::scatter(Tensors& outputs, Outputs& input
                 "passing: scatter: the inputs must all have the size of the output, ", output.numel(),
                 " elements");
   }
-  const Piece piece(output, false);
+  const Piece piece(output, false, row.overlaps(output, static_cast<std::size_t>(rank_)));
   Call call{c10d::OpType::SCATTER,
             "passing:scatter",
             here ? inputs[0] : Tensors(),
@@ -286,10 +316,11 @@ PassingBackend::WorkPtr PassingBackend::scatter(Tensors& outputs, Outputs& input
             {row.memory(), piece.memory()},
             {},
             {}};
-  call.operations = {group().scatter(here ? row.data() : nullptr, piece.data(), output.nbytes(), kBytes, root,
-                                     within(options.timeout))};
+  const auto run = running();
+  call.operations = {run->communicator.scatter(here ? row.data() : nullptr, piece.data(), output.nbytes(),
+                                               kBytes, root, within(options.timeout))};
   if (piece.copied()) call.after = [piece] { piece.give_back(); };
-  return begin(std::move(call));
+  return begin(*run, std::move(call));
 }
 
 PassingBackend::WorkPtr PassingBackend::reduce_scatter(Tensors& outputs, Outputs& inputs,
@@ -313,11 +344,12 @@ PassingBackend::WorkPtr PassingBackend::reduce_scatter(Tensors& outputs, Outputs
             {row.memory(), result},
             {},
             {}};
-  call.operations = {group().reduce_scatter(row.data(), result.data_ptr(),
-                                            static_cast<std::size_t>(output.numel()), type, reduction,
-                                            within(options.timeout))};
+  const auto run = running();
+  call.operations = {run->communicator.reduce_scatter(row.data(), result.data_ptr(),
+                                                      static_cast<std::size_t>(output.numel()), type,
+                                                      reduction, within(options.timeout))};
   call.after = [output, result] { output.copy_(result); };
-  return begin(std::move(call));
+  return begin(*run, std::move(call));
 }
 
 PassingBackend::WorkPtr PassingBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
@@ -338,11 +370,12 @@ PassingBackend::WorkPtr PassingBackend::_reduce_scatter_base(at::Tensor& output,
             {whole.memory(), result},
             {},
             {}};
-  call.operations = {group().reduce_scatter(whole.data(), result.data_ptr(),
-                                            static_cast<std::size_t>(output.numel()), type, reduction,
-                                            within(options.timeout))};
+  const auto run = running();
+  call.operations = {run->communicator.reduce_scatter(whole.data(), result.data_ptr(),
+                                                      static_cast<std::size_t>(output.numel()), type,
+                                                      reduction, within(options.timeout))};
   if (!apart) call.after = [output, result] { output.copy_(result); };
-  return begin(std::move(call));
+  return begin(*run, std::move(call));
 }
 
 PassingBackend::WorkPtr PassingBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -354,7 +387,7 @@ PassingBackend::WorkPtr PassingBackend::alltoall_base(at::Tensor& output, at::Te
   check_same_type("all_to_all", output, input);
   const auto outgoing = split_bytes(input, input_splits, size_);
   const auto incoming = split_bytes(output, output_splits, size_);
-  const Piece from(input, true);
+  const Piece from(input, true, overlap(input, output));
   const Piece to(output, false);
   Call call{c10d::OpType::ALLTOALL_BASE,
             "passing:all_to_all",
@@ -363,10 +396,11 @@ PassingBackend::WorkPtr PassingBackend::alltoall_base(at::Tensor& output, at::Te
             {from.memory(), to.memory()},
             {},
             {}};
-  call.operations = {
-      group().all_to_allv(from.data(), outgoing, to.data(), incoming, kBytes, within(options.timeout))};
+  const auto run = running();
+  call.operations = {run->communicator.all_to_allv(from.data(), outgoing, to.data(), incoming, kBytes,
+                                                   within(options.timeout))};
   if (to.copied()) call.after = [to] { to.give_back(); };
-  return begin(std::move(call));
+  return begin(*run, std::move(call));
 }
 
 PassingBackend::WorkPtr PassingBackend::alltoall(Tensors& outputs, Tensors& inputs,
@@ -376,27 +410,34 @@ PassingBackend::WorkPtr PassingBackend::alltoall(Tensors& outputs, Tensors& inpu
   one_each("all_to_all", to, size_);
   one_each("all_to_all", from, size_);
   check_same_type("all_to_all", outputs[0], inputs[0]);
-  const Row out(outputs, false);
+  Row out(outputs, false);
   const Row in(inputs, true);
+  for (const at::Tensor& each : inputs) {
+    if (out.overlaps(each, outputs.size())) out = Row(outputs, false, true);
+  }
   Call call{
       c10d::OpType::ALLTOALL, "passing:all_to_all", inputs, {outputs}, {out.memory(), in.memory()}, {}, {}};
-  call.operations = {
-      group().all_to_allv(in.data(), in.bytes(), out.data(), out.bytes(), kBytes, within(options.timeout))};
+  const auto run = running();
+  call.operations = {run->communicator.all_to_allv(in.data(), in.bytes(), out.data(), out.bytes(), kBytes,
+                                                   within(options.timeout))};
   call.after = [out] { out.give_back(); };
-  return begin(std::move(call));
+  return begin(*run, std::move(call));
 }
 
 PassingBackend::WorkPtr PassingBackend::send(Tensors& tensors, int to, int tag) {
   const at::Tensor& tensor = only("send", tensors);
+  check_peer("send", to, size_);
   check_tag("send", tag);
   const Piece piece(tensor, true);
   Call call{c10d::OpType::SEND, "passing:send", tensors, {tensors}, {piece.memory()}, {}, {}};
-  call.operations = {group().send(piece.data(), tensor.nbytes(), static_cast<std::uint32_t>(to),
-                                  static_cast<std::uint32_t>(tag), within(c10d::kUnsetTimeout))};
-  return begin(std::move(call));
+  const auto run = running();
+  call.operations = {run->communicator.send(piece.data(), tensor.nbytes(), static_cast<std::uint32_t>(to),
+                                            static_cast<std::uint32_t>(tag), within(c10d::kUnsetTimeout))};
+  return begin(*run, std::move(call));
 }
 
 PassingBackend::WorkPtr PassingBackend::recv(Tensors& tensors, int from, int tag) {
+  check_peer("recv", from, size_);
   return receive(tensors, static_cast<std::uint32_t>(from), tag, c10d::OpType::RECV, "passing:recv");
 }
 
@@ -410,19 +451,21 @@ PassingBackend::WorkPtr PassingBackend::receive(Tensors& tensors, std::uint32_t 
   check_tag("recv", tag);
   const Piece piece(tensor, false);
   Call call{type, title, tensors, {tensors}, {piece.memory()}, {}, {}};
-  call.operations = {group().recv(piece.data(), tensor.nbytes(), from, static_cast<std::uint32_t>(tag),
-                                  within(c10d::kUnsetTimeout))};
+  const auto run = running();
+  call.operations = {run->communicator.recv(piece.data(), tensor.nbytes(), from,
+                                            static_cast<std::uint32_t>(tag), within(c10d::kUnsetTimeout))};
   if (piece.copied()) call.after = [piece] { piece.give_back(); };
-  return begin(std::move(call));
+  return begin(*run, std::move(call));
 }
 
 // Everything that this rank began before has ended, too.
 PassingBackend::WorkPtr PassingBackend::barrier(const c10d::BarrierOptions& options) {
   Call call{c10d::OpType::BARRIER, "passing:barrier", {}, {}, {}, {}, {}};
-  const Operation own = group().barrier(within(options.timeout));
+  const auto run = running();
+  const Operation own = run->communicator.barrier(within(options.timeout));
   auto before = std::make_shared<std::vector<Operation>>();
   {
-    const std::lock_guard lock(pending_mutex_);
+    const std::lock_guard lock(mutex_);
     before->assign(pending_.begin(), pending_.end());
   }
   call.operations = {own};
@@ -430,7 +473,7 @@ PassingBackend::WorkPtr PassingBackend::barrier(const c10d::BarrierOptions& opti
   call.after = [before] {
     for (const Operation& each : *before) static_cast<void>(each.wait());
   };
-  return begin(std::move(call));
+  return begin(*run, std::move(call));
 }
 
 }  // namespace passing::torch_backend

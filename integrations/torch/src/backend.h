@@ -6,8 +6,8 @@
 #include <atomic>
 #include <chrono>
 #include <list>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +32,8 @@ class PassingBackend final : public Base {
   /// Ends what is under way, and leaves the group; only errors come after it. Whoever still has a reference,
   /// as DDP has, does not keep the switch waiting.
   void leave();
+  /// The same for all groups of this process: before Python ends, while callbacks can still run.
+  static void leave_all();
 
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
@@ -61,20 +63,25 @@ class PassingBackend final : public Base {
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
 
  private:
-  Communicator& group();
+  struct Running {
+    c10::intrusive_ptr<c10d::Store> store;
+    // In this order: when the communicator goes, everything ends, and the completer finishes it.
+    Completer completer;
+    Communicator communicator;
+  };
+  /// For the time of a call: another thread may leave meanwhile. Throws after that.
+  std::shared_ptr<Running> running();
   CallOptions within(std::chrono::milliseconds timeout) const;
-  WorkPtr begin(Call call);
+  WorkPtr begin(Running& running, Call call);
   WorkPtr receive(Tensors& tensors, std::uint32_t from, int tag, c10d::OpType type, const char* title);
-  void gather_into(Call& call, const Tensors& outputs, const at::Tensor& input, const CallOptions& options);
+  WorkPtr gather_all(Call call, const std::vector<Tensors>& lists, const Tensors& inputs,
+                     const CallOptions& options);
 
-  c10::intrusive_ptr<c10d::Store> store_;
   const std::chrono::milliseconds timeout_;
-  // In this order: when the communicator goes, everything ends, and the completer finishes it.
-  std::optional<Completer> completer_;
-  std::optional<Communicator> communicator_;
   std::atomic<std::uint64_t> sequence_ = 0;
-  std::uint64_t monitored_ = 0;
-  std::mutex pending_mutex_;
+  std::atomic<std::uint64_t> monitored_ = 0;
+  std::mutex mutex_;
+  std::shared_ptr<Running> running_;
   std::list<Operation> pending_;  // collectives: what a barrier waits for
 };
 

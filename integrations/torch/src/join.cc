@@ -1,5 +1,7 @@
 // How a group begins: settings from the environment, everything that ranks must share through the store.
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -9,6 +11,7 @@
 namespace passing::torch_backend {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 std::string random_hex(int words) {
@@ -22,51 +25,76 @@ std::string random_hex(int words) {
   return text;
 }
 
-// Of the ranks whose keys are not there.
-std::string missing_ranks(c10d::Store& store, const std::vector<std::string>& keys) {
+// What a rank puts where its blob would be, if it cannot take part.
+constexpr char kTrouble = '!';
+
+std::string blob_key(std::uint32_t rank) { return "passing/blob/" + std::to_string(rank); }
+
+// What is known of the others so far: someone in trouble, or with another world size.
+std::optional<Error> trouble_among(c10d::Store& store, std::uint32_t rank, std::uint32_t size) {
+  for (std::uint32_t r = 0; r < size; ++r) {
+    if (!has(store, {blob_key(r)})) continue;
+    const std::string text = text_at(store, blob_key(r));
+    const std::string head = text.substr(0, text.find('\n'));
+    if (text[0] == kTrouble)
+      return Error{ErrorCode::peer_lost, "rank " + std::to_string(r) + ": " + text.substr(1), {}};
+    if (head != std::to_string(size)) {
+      return Error{ErrorCode::disagreement,
+                   "rank " + std::to_string(r) + " has a world size of " + head + ", this one, rank " +
+                       std::to_string(rank) + ", of " + std::to_string(size),
+                   {}};
+    }
+  }
+  return std::nullopt;
+}
+
+std::string missing_ranks(c10d::Store& store, std::uint32_t size) {
   std::string missing;
-  for (std::size_t r = 0; r < keys.size(); ++r) {
-    if (!store.check({keys[r]})) missing += (missing.empty() ? "" : ", ") + std::to_string(r);
+  for (std::uint32_t r = 0; r < size; ++r) {
+    if (!has(store, {blob_key(r)})) missing += (missing.empty() ? "" : ", ") + std::to_string(r);
   }
   return missing;
 }
 
+constexpr milliseconds kLook(1000);  // at who has come, while some have not
+
+// Waits for keys; an error names who does not come, or cannot.
+std::optional<Error> await_all(c10d::Store& store, const std::vector<std::string>& keys, const Config& config,
+                               const std::function<std::string()>& missing) {
+  const milliseconds timeout = config.create_timeout;
+  const auto deadline = Clock::now() + timeout;
+  for (;;) {
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+    const bool all = comes_within(store, keys, std::min(left, kLook));
+    if (const auto trouble = trouble_among(store, config.rank, config.size)) return trouble;
+    if (all) return std::nullopt;
+    if (left > milliseconds(0)) continue;
+    return Error{ErrorCode::deadline,
+                 "rank " + missing() + " of " + std::to_string(config.size) + " did not come within " +
+                     std::to_string(timeout.count() / 1000) +
+                     " s: was every process started, and with the same world size?",
+                 {}};
+  }
+}
+
 // Blobs by the store, each with the size of the group as its rank knows it.
-Exchange exchange_over(const c10::intrusive_ptr<c10d::Store>& store, std::uint32_t rank, std::uint32_t size,
-                       milliseconds timeout) {
-  return [=](const std::string& blob) -> Expected<std::vector<std::string>> {
-    const auto refuse = [](ErrorCode code, std::string sentence) {
-      return tl::unexpected(Error{code, std::move(sentence), {}});
-    };
-    std::vector<std::string> keys;
-    for (std::uint32_t r = 0; r < size; ++r) keys.push_back("passing/blob/" + std::to_string(r));
+Exchange exchange_over(const c10::intrusive_ptr<c10d::Store>& store, const Config& config) {
+  return [store, config](const std::string& blob) -> Expected<std::vector<std::string>> {
     try {
-      put(*store, keys[rank], std::to_string(size) + "\n" + blob);
-      try {
-        store->wait(keys, timeout);
-      } catch (const std::exception& trouble) {
-        const std::string missing = missing_ranks(*store, keys);
-        if (!missing.empty()) {
-          return refuse(ErrorCode::deadline,
-                        "rank " + missing + " of " + std::to_string(size) + " did not come within " +
-                            std::to_string(timeout.count() / 1000) +
-                            " s: was every process started, and with the same world size?");
-        }
-      }
+      put(*store, blob_key(config.rank), std::to_string(config.size) + "\n" + blob);
+      std::vector<std::string> keys;
+      for (std::uint32_t r = 0; r < config.size; ++r) keys.push_back(blob_key(r));
+      const auto missing = [&] { return missing_ranks(*store, config.size); };
+      if (auto trouble = await_all(*store, keys, config, missing)) return tl::unexpected(*trouble);
       std::vector<std::string> blobs;
-      for (std::uint32_t r = 0; r < size; ++r) {
-        const std::string text = text_at(*store, keys[r]);
-        const std::size_t end = text.find('\n');
-        if (text.substr(0, end) != std::to_string(size)) {
-          return refuse(ErrorCode::disagreement, "rank " + std::to_string(r) + " has a world size of " +
-                                                     text.substr(0, end) + ", this one, rank " +
-                                                     std::to_string(rank) + ", of " + std::to_string(size));
-        }
-        blobs.push_back(text.substr(end + 1));
+      for (const std::string& each : keys) {
+        const std::string text = text_at(*store, each);
+        blobs.push_back(text.substr(text.find('\n') + 1));
       }
       return blobs;
     } catch (const std::exception& trouble) {
-      return refuse(ErrorCode::unreachable, std::string("the store of the group: ") + trouble.what());
+      return tl::unexpected(
+          Error{ErrorCode::unreachable, std::string("the store of the group: ") + trouble.what(), {}});
     }
   };
 }
@@ -86,13 +114,29 @@ void share_names(Config& config, c10d::Store& store) {
     const std::string token = config.token.empty() ? random_hex(4) : config.token;
     put(store, key, run_name() + "\n" + run_name() + "." + random_hex(1) + "\n" + token);
   }
-  store.wait({key}, config.create_timeout);
+  // Only rank 0 gives it; who else has not come is not known yet.
+  const auto trouble = await_all(store, {key}, config, [] { return "0"; });
+  if (trouble) {
+    put(store, blob_key(config.rank), kTrouble + trouble->message);
+    throw exception_of(*trouble);
+  }
   const std::string text = text_at(store, key);
   const std::size_t first = text.find('\n');
   const std::size_t second = text.find('\n', first + 1);
   run_name() = text.substr(0, first);
   config.job = text.substr(first + 1, second - first - 1);
   config.token = text.substr(second + 1);
+}
+
+// The groups of this process, for its end.
+struct Living {
+  std::mutex mutex;
+  std::vector<c10::weak_intrusive_ptr<PassingBackend>> groups;
+};
+
+Living& living() {
+  static auto* const all = new Living;  // used by whatever ends last
+  return *all;
 }
 
 constexpr milliseconds kLongestMeeting = std::chrono::minutes(5);
@@ -104,13 +148,17 @@ c10::intrusive_ptr<Base> PassingBackend::create(const c10::intrusive_ptr<c10d::S
   TORCH_CHECK(size >= 1 && rank >= 0 && rank < size, "passing: rank ", rank, " in a world of ", size,
               ": must be 0 to size - 1");
   auto config = Config::from_environment(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size));
-  if (!config) throw exception_of(config.error());
+  if (!config) {
+    // The others need not wait for it.
+    put(*store, blob_key(static_cast<std::uint32_t>(rank)), kTrouble + config.error().message);
+    throw exception_of(config.error());
+  }
   const bool chosen = !config->strategy.empty() && config->strategy != "auto";
   config->timeout = timeout;
   if (config->create_timeout == Config().create_timeout)
     config->create_timeout = std::min(timeout, kLongestMeeting);
   share_names(*config, *store);
-  config->exchange = exchange_over(store, config->rank, config->size, config->create_timeout);
+  config->exchange = exchange_over(store, *config);
   auto communicator = Communicator::create(*config);
   if (!communicator) throw exception_of(communicator.error());
   // All ranks come to the same conclusion.
@@ -119,7 +167,22 @@ c10::intrusive_ptr<Base> PassingBackend::create(const c10::intrusive_ptr<c10d::S
       " ranks are on ", communicator->hosts(),
       " hosts, and no switch is configured: start one (passing switch) and set "
       "PASSING_CONTROLLER=HOST:PORT, or choose to train without, by PASSING_STRATEGY=ring_hierarchical");
-  return c10::make_intrusive<PassingBackend>(store, std::move(*communicator), timeout);
+  auto made = c10::make_intrusive<PassingBackend>(store, std::move(*communicator), timeout);
+  const std::lock_guard lock(living().mutex);
+  std::erase_if(living().groups, [](const auto& each) { return each.expired(); });
+  living().groups.emplace_back(made);
+  return made;
+}
+
+void PassingBackend::leave_all() {
+  std::vector<c10::intrusive_ptr<PassingBackend>> groups;
+  {
+    const std::lock_guard lock(living().mutex);
+    for (const auto& each : living().groups) groups.push_back(each.lock());
+  }
+  for (const auto& each : groups) {
+    if (each) each->leave();
+  }
 }
 
 }  // namespace passing::torch_backend

@@ -29,6 +29,7 @@ PYBIND11_MODULE(_backend, module) {
         return ours(group).explain(elements);
       },
       py::arg("group"), py::arg("elements"));
+  module.def("leave_all", &PassingBackend::leave_all, py::call_guard<py::gil_scoped_release>());
   module.def(
       "leave", [](const c10::intrusive_ptr<Base>& group) { ours(group).leave(); }, py::arg("group"));
 }

@@ -16,17 +16,7 @@ const std::string kPassed = "passed";
 constexpr milliseconds kExplanation(1000);
 
 milliseconds left_until(Clock::time_point deadline) {
-  const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-  return std::max(left, milliseconds(1));  // 0 would mean for ever
-}
-
-bool comes(c10d::Store& store, const std::string& key, Clock::time_point deadline) {
-  try {
-    store.wait({key}, left_until(deadline));
-    return true;
-  } catch (const std::exception&) {
-    return store.check({key});
-  }
+  return std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
 }
 
 std::string names(const std::vector<int>& ranks) {
@@ -39,14 +29,16 @@ std::string names(const std::vector<int>& ranks) {
 
 void PassingBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) {
   const milliseconds timeout = options.timeout == c10d::kUnsetTimeout ? timeout_ : options.timeout;
+  const auto run = running();
+  c10d::Store& store = *run->store;
   const std::string room = "passing/monitored/" + std::to_string(monitored_++) + "/";
   const std::string verdict = room + "verdict";
   const auto deadline = Clock::now() + timeout;
   if (rank_ != 0) {
-    put(*store_, room + std::to_string(rank_), "here");
+    put(store, room + std::to_string(rank_), "here");
     // Rank 0 waits as long, and then has to say so.
-    const bool told = comes(*store_, verdict, deadline + kExplanation);
-    const std::string text = told ? text_at(*store_, verdict) : "it did not come, or waits for another rank";
+    const bool told = comes_within(store, {verdict}, left_until(deadline + kExplanation));
+    const std::string text = told ? text_at(store, verdict) : "it did not come, or waits for another rank";
     TORCH_CHECK(
         text == kPassed, "Rank ", rank_,
         " successfully reached monitoredBarrier, but received errors while waiting for send/recv from "
@@ -58,12 +50,12 @@ void PassingBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool 
               timeout.count(), " ms");
   std::vector<int> missing;
   for (int r = 1; r < size_ && (missing.empty() || wait_for_all); ++r) {
-    if (!comes(*store_, room + std::to_string(r), deadline)) missing.push_back(r);
+    if (!comes_within(store, {room + std::to_string(r)}, left_until(deadline))) missing.push_back(r);
   }
   const std::string text = missing.empty() ? kPassed
                                            : names(missing) + " failed to pass monitoredBarrier in " +
                                                  std::to_string(timeout.count()) + " ms";
-  put(*store_, verdict, text);
+  put(store, verdict, text);
   TORCH_CHECK(missing.empty(), text);
 }
 

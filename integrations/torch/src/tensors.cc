@@ -1,6 +1,7 @@
 #include "tensors.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace passing::torch_backend {
 
@@ -66,8 +67,8 @@ Reduction reduction_of(const char* call, const c10d::ReduceOp& op) {
   }
 }
 
-Piece::Piece(const at::Tensor& tensor, bool filled) : tensor_(tensor), memory_(tensor) {
-  if (tensor.is_contiguous()) return;
+Piece::Piece(const at::Tensor& tensor, bool filled, bool apart) : tensor_(tensor), memory_(tensor) {
+  if (tensor.is_contiguous() && !apart) return;
   memory_ = at::empty(tensor.sizes(), tensor.options().requires_grad(false), at::MemoryFormat::Contiguous);
   if (!filled) return;
   const at::NoGradGuard no_grad;
@@ -78,9 +79,22 @@ void Piece::give_back() const {
   if (copied()) tensor_.copy_(memory_);
 }
 
-Row::Row(const std::vector<at::Tensor>& tensors, bool filled) : tensors_(tensors) {
+bool overlap(const at::Tensor& a, const at::Tensor& b) {
+  if (a.numel() == 0 || b.numel() == 0 || !a.is_alias_of(b)) return false;
+  const auto range = [](const at::Tensor& tensor) {
+    std::int64_t last = 0;
+    for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+    const char* first = static_cast<const char*>(tensor.data_ptr());
+    return std::pair(first, first + (last + 1) * static_cast<std::int64_t>(tensor.element_size()));
+  };
+  const auto [a_first, a_end] = range(a);
+  const auto [b_first, b_end] = range(b);
+  return a_first < b_end && b_first < a_end;
+}
+
+Row::Row(const std::vector<at::Tensor>& tensors, bool filled, bool apart) : tensors_(tensors) {
   std::int64_t elements = 0;
-  bool adjacent = true;
+  bool adjacent = !apart;
   const char* next = tensors.empty() ? nullptr : static_cast<const char*>(tensors[0].data_ptr());
   for (const at::Tensor& each : tensors) {
     adjacent = adjacent && each.is_contiguous() && (each.numel() == 0 || each.data_ptr() == next);
@@ -114,6 +128,15 @@ void Row::give_back() const {
     each.copy_(memory_.narrow(0, at, each.numel()).view(each.sizes()));
     at += each.numel();
   }
+}
+
+bool Row::overlaps(const at::Tensor& tensor, std::size_t own) const {
+  if (copied_) return false;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const bool same = i == own && tensor.data_ptr() == tensors_[i].data_ptr();
+    if (!same && overlap(tensor, tensors_[i])) return true;
+  }
+  return false;
 }
 
 bool Row::even() const {

@@ -24,8 +24,8 @@ Reduction reduction_of(const char* call, const c10d::ReduceOp& op);
 /// Memory in one piece that stands for a tensor: its own, or a copy.
 class Piece {
  public:
-  /// `filled`: with what is in the tensor.
-  Piece(const at::Tensor& tensor, bool filled);
+  /// `filled`: with what is in the tensor. `apart`: a copy in any case, since others use its memory.
+  Piece(const at::Tensor& tensor, bool filled, bool apart = false);
 
   void* data() const { return memory_.data_ptr(); }
   const at::Tensor& memory() const { return memory_; }
@@ -38,14 +38,20 @@ class Piece {
   at::Tensor memory_;
 };
 
+/// Whether two tensors have memory in common, as far as one can tell from their first and last elements.
+bool overlap(const at::Tensor& a, const at::Tensor& b);
+
 /// The same for several tensors, one behind the other.
 class Row {
  public:
-  Row(const std::vector<at::Tensor>& tensors, bool filled);
+  /// `apart`: a copy in any case.
+  Row(const std::vector<at::Tensor>& tensors, bool filled, bool apart = false);
 
   void* data() const { return memory_.data_ptr(); }
   const at::Tensor& memory() const { return memory_; }
   void give_back() const;
+  /// Whether a tensor of the caller's has memory that is used for it, other than `own` of its tensors.
+  bool overlaps(const at::Tensor& tensor, std::size_t own) const;
   /// Whether all tensors have as many bytes.
   bool even() const;
   std::vector<std::size_t> bytes() const;

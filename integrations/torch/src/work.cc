@@ -72,13 +72,17 @@ bool PassingWork::isCompleted() {
     if (!each.test()) return false;
   }
   settle();
+  future_->wait();
   return true;
 }
 
 bool PassingWork::wait(std::chrono::milliseconds timeout) {
   // Who waits without a limit of his own helps with the work.
   if (timeout == kNoTimeout) settle();
-  return c10d::Work::wait(timeout);
+  const bool ended = c10d::Work::wait(timeout);
+  // Whoever finished it is about to tell the future; within a callback it has been told.
+  future_->wait();
+  return ended;
 }
 
 void PassingWork::abort() {
@@ -92,20 +96,41 @@ std::vector<at::Tensor> PassingWork::result() {
 
 c10::intrusive_ptr<c10::ivalue::Future> PassingWork::getFuture() { return future_; }
 
-int PassingWork::sourceRank() const { return static_cast<int>(call_.operations.at(0).source()); }
+int PassingWork::sourceRank() const {
+  const bool received = call_.type == c10d::OpType::RECV || call_.type == c10d::OpType::RECVANYSOURCE;
+  TORCH_CHECK(received, "passing: only a recv has a source");
+  return static_cast<int>(call_.operations.at(0).source());
+}
 
 Completer::Completer() : queue_(std::make_shared<Queue>()) {
-  thread_ = std::thread([queue = queue_] { run(*queue); });
-  pthread_setname_np(thread_.native_handle(), "passing-torch");
+  const std::lock_guard lock(queue_->mutex);
+  start(queue_);
+}
+
+// With the queue's mutex.
+void Completer::start(const std::shared_ptr<Queue>& queue) {
+  std::thread& thread = queue->threads.emplace_back([queue] { run(queue); });
+  pthread_setname_np(thread.native_handle(), "passing-torch");
+  ++queue->idle;
 }
 
 Completer::~Completer() {
+  std::vector<std::thread> threads;
   {
     const std::lock_guard lock(queue_->mutex);
     queue_->stopping = true;
+    threads = std::move(queue_->threads);
+    queue_->threads.clear();
   }
-  queue_->news.notify_one();
-  thread_.join();
+  queue_->news.notify_all();
+  for (std::thread& each : threads) {
+    // A callback has destroyed the group: its thread ends after it.
+    if (each.get_id() == std::this_thread::get_id()) {
+      each.detach();
+    } else {
+      each.join();
+    }
+  }
 }
 
 void Completer::watch(const c10::intrusive_ptr<PassingWork>& work) {
@@ -132,17 +157,20 @@ void Completer::watch(const c10::intrusive_ptr<PassingWork>& work) {
   for (const Operation& each : work->operations()) each.on_end(one_less);
 }
 
-void Completer::run(Queue& queue) {
-  std::unique_lock lock(queue.mutex);
+void Completer::run(const std::shared_ptr<Queue>& queue) {
+  std::unique_lock lock(queue->mutex);
   for (;;) {
-    queue.news.wait(lock, [&queue] { return queue.stopping || !queue.works.empty(); });
-    if (queue.works.empty()) return;
-    auto work = std::move(queue.works.front());
-    queue.works.pop_front();
+    queue->news.wait(lock, [&queue] { return queue->stopping || !queue->works.empty(); });
+    if (queue->works.empty()) return;
+    auto work = std::move(queue->works.front());
+    queue->works.pop_front();
+    // A callback may wait for a work that only another thread can finish then.
+    if (--queue->idle == 0 && !queue->stopping) start(queue);
     lock.unlock();
     work->settle();
     work.reset();
     lock.lock();
+    ++queue->idle;
   }
 }
 

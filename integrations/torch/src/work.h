@@ -56,12 +56,13 @@ class PassingWork final : public c10d::Work {
   std::atomic<bool> told_ = false;
 };
 
-/// A thread that finishes works when their operations have ended, so that futures and their callbacks need
-/// nobody to wait. Callbacks may be Python: they must not run on the communicator's thread.
+/// Threads that finish works when their operations have ended, so that futures and their callbacks need
+/// nobody to wait. Callbacks may be Python, and may wait for other futures: they must not run on the
+/// communicator's thread, and while one runs another thread looks after the rest.
 class Completer {
  public:
   Completer();
-  /// Finishes what has ended.
+  /// Finishes what has ended. Also from within a callback.
   ~Completer();
   Completer(const Completer&) = delete;
   Completer& operator=(const Completer&) = delete;
@@ -74,13 +75,15 @@ class Completer {
     std::mutex mutex;
     std::condition_variable news;
     std::deque<c10::intrusive_ptr<PassingWork>> works;
+    std::vector<std::thread> threads;
+    std::size_t idle = 0;
     bool stopping = false;
   };
-  static void run(Queue& queue);
+  static void start(const std::shared_ptr<Queue>& queue);
+  static void run(const std::shared_ptr<Queue>& queue);
 
   // Operations may end after the completer has gone.
   std::shared_ptr<Queue> queue_;
-  std::thread thread_;
 };
 
 /// What torch shows: with the words that its users, and tests, look for.

@@ -6,6 +6,7 @@
 Settings come from the environment: PASSING_CONTROLLER (of the switch), PASSING_STRATEGY and others; see docs/torch.md.
 """
 
+import atexit
 import functools
 
 import torch
@@ -82,3 +83,5 @@ def _autoload():
 _register()
 _allow_monitored_barrier()
 _leave_when_destroyed()
+# Threads of groups that nobody destroyed must not meet an interpreter that is no more.
+atexit.register(_backend.leave_all)
