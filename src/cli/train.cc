@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/progress.h"
+#include "cli/report.h"
 #include "cli/run_parts.h"
 #include "cli/train_crew.h"
 #include "cli/train_input.h"
@@ -203,13 +205,20 @@ int run(TrainOptions options) {
     return fail_with(
         "--rate none: a replay scales models by the rate of links, so they must have one, such as 200mbit",
         kBadInput);
+  if (!options.report.empty() && !has_report_page())
+    return fail_with(
+        "--report: this passing was built without its web page; install npm, then configure and build again");
   if (options.steps == 0) options.steps = options.replay() ? 5 : 60;
   if (auto gained = lab::gain_privilege(); !gained) return fail_with(gained.error().message);
   // First: from here on signals are ours, so that none can end us between two namespaces.
   lab::Launcher launcher;
   Train train(options, *tasks, *strategies);
   if (auto ended = in_lab(options, train, launcher); !ended) return fail_with(ended.error().message);
-  return 0;
+  if (options.report.empty()) return 0;
+  return write_report(
+      {{{"file", options.json.empty() ? "train" : std::filesystem::path(options.json).filename().string()},
+        {"content", train.results()}}},
+      options.report);
 }
 
 }  // namespace
@@ -276,6 +285,8 @@ void add_train(CLI::App& app, int argc, char** argv) {
       ->check(whole_number(1, 100))
       ->capture_default_str();
   command->add_option("--json", options->json, "write all figures to a file");
+  command->add_option("--report", options->report,
+                      "and a page with charts of them, as `passing report` makes it");
   command->final_callback([options] { finish(run(*options)); });
 }
 
