@@ -205,6 +205,15 @@ int run(TrainOptions options) {
     return fail_with(
         "--rate none: a replay scales models by the rate of links, so they must have one, such as 200mbit",
         kBadInput);
+  for (const std::string& each : options.equivalents) {
+    if (lab::bits_per_second(each) == 0)
+      return fail_with(fmt::format("--equivalent {}: must be a rate such as 10gbit", each), kBadInput);
+  }
+  // Before an hour of work, not after it.
+  for (const auto& [name, path] : {std::pair{"--json", options.json}, {"--report", options.report}}) {
+    if (!path.empty() && path != "-" && !std::ofstream(path, std::ios::app))
+      return fail_with(fmt::format("{}: cannot write '{}'", name, path), kBadInput);
+  }
   if (!options.report.empty() && !has_report_page())
     return fail_with(
         "--report: this passing was built without its web page; install npm, then configure and build again");
