@@ -19,7 +19,7 @@ PUBLISHED = 1.6525  # what the publication gained over a parameter server
 RUNS = {
     "replay-ps": "--mode replay --ranks 4 --model all --equivalent 10gbit --strategies ps,passing --steps 2 --rounds 3",
     "replay-rates": "--mode replay --ranks 4 --model all --equivalent 10gbit,25gbit,100gbit "
-                    "--strategies ring_hierarchical,ring,halving_doubling,gloo,passing --steps 5 --rounds 3",
+                    "--strategies ring_hierarchical,ring,halving_doubling,gloo,passing --steps 3 --rounds 3",
     "mlp5m": "--model mlp5m --batch 4 --strategies gloo,passing --steps 50 --rounds 3",
     "mlp5m-ps": "--model mlp5m --batch 4 --strategies ps,passing --steps 3 --rounds 3",
     "one-host": "--hosts 1 --rate none --model all --strategies gloo,passing --steps 200 --rounds 7",

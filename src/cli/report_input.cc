@@ -155,9 +155,9 @@ std::string complaint(const json& result, const Kind& kind) {
   }
   for (const Fields* fields : {&kind.lists, &kind.objects}) {
     for (const char* field : *fields) {
-      for (const json& each : result.value(field, json()))
-        if (!each.is_number())
-          return wrong(field, fields == &kind.lists ? "a list of numbers" : "an object of numbers");
+      const json all = result.value(field, json());
+      if (std::ranges::all_of(all, [](const json& each) { return each.is_number(); })) continue;
+      return wrong(field, fields == &kind.lists ? "a list of numbers" : "an object of numbers");
     }
   }
   return "";

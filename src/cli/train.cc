@@ -201,10 +201,11 @@ int run(TrainOptions options) {
   if (!strategies) return fail_with(strategies.error().message, kBadInput);
   const auto tasks = tasks_of(options);
   if (!tasks) return fail_with(tasks.error().message, kBadInput);
-  if (options.replay() && lab::bits_per_second(options.lab.plan.rate) == 0)
+  if (options.replay() && lab::bits_per_second(options.lab.plan.rate) == 0) {
     return fail_with(
         "--rate none: a replay scales models by the rate of links, so they must have one, such as 200mbit",
         kBadInput);
+  }
   for (const std::string& each : options.equivalents) {
     if (lab::bits_per_second(each) == 0)
       return fail_with(fmt::format("--equivalent {}: must be a rate such as 10gbit", each), kBadInput);
@@ -214,9 +215,10 @@ int run(TrainOptions options) {
     if (!path.empty() && path != "-" && !std::ofstream(path, std::ios::app))
       return fail_with(fmt::format("{}: cannot write '{}'", name, path), kBadInput);
   }
-  if (!options.report.empty() && !has_report_page())
+  if (!options.report.empty() && !has_report_page()) {
     return fail_with(
         "--report: this passing was built without its web page; install npm, then configure and build again");
+  }
   if (options.steps == 0) options.steps = options.replay() ? 5 : 60;
   if (auto gained = lab::gain_privilege(); !gained) return fail_with(gained.error().message);
   // First: from here on signals are ours, so that none can end us between two namespaces.

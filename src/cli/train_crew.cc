@@ -23,12 +23,18 @@ constexpr std::string_view kMark = "@train ";
 // Whatever happens, a run ends. Operations have deadlines of their own.
 constexpr int kMostMilliseconds = 3'600'000;
 
-// Of the package in the build tree, or where it is installed; empty: where the interpreter looks anyway.
+// Of the package in the build tree, or below the prefix of an installation; empty: where the interpreter
+// looks anyway.
 std::string python_path() {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
-  for (const fs::path& directory :
-       {here / "integrations/torch/python", here.parent_path() / "lib/python3/dist-packages"}) {
-    if (fs::exists(directory / "passing/train/worker.py")) return directory;
+  std::vector<fs::path> places = {here / "integrations/torch/python"};
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(here.parent_path() / "lib", none)) {
+    if (entry.path().filename().string().starts_with("python3"))
+      places.push_back(entry.path() / "dist-packages");
+  }
+  for (const fs::path& each : places) {
+    if (fs::exists(each / "passing/train/worker.py")) return each;
   }
   return "";
 }
@@ -37,19 +43,18 @@ std::string python_path() {
 
 Crew::~Crew() {
   launcher_.end_from(first_);  // their output comes to this object
-  for (const Worker& each : workers_) {
-    if (each.orders >= 0) close(each.orders);
-  }
+  for (const int each : orders_) close(each);
 }
 
 Expected<void> Crew::start() {
-  if (access(kPython, X_OK) != 0)
+  if (access(kPython, X_OK) != 0) {
     return fail(
         ErrorCode::invalid_argument,
         fmt::format("{} is not there: training needs the distribution's Python, install python3-torch",
                     kPython));
-  workers_.resize(std::size_t{cluster_.plan().hosts} * cluster_.state().ranks);
-  for (unsigned rank = 0; rank < workers_.size(); ++rank) {
+  }
+  answers_.resize(std::size_t{cluster_.plan().hosts} * cluster_.state().ranks);
+  for (unsigned rank = 0; rank < answers_.size(); ++rank) {
     if (auto hired = hire(rank); !hired) return hired;
   }
   return await("here", "the start of Python");
@@ -58,8 +63,9 @@ Expected<void> Crew::start() {
 Expected<void> Crew::hire(unsigned rank) {
   const std::string pipe = fmt::format("{}/orders.{}", scratch_.path(), rank);
   // Read and write: opening does not wait for the worker, and its end of file never comes.
-  if (mkfifo(pipe.c_str(), 0600) != 0 || (workers_[rank].orders = open(pipe.c_str(), O_RDWR | O_CLOEXEC)) < 0)
-    return fail(ErrorCode::invalid_argument, fmt::format("{}: {}", pipe, std::strerror(errno)));
+  const int opened = mkfifo(pipe.c_str(), 0600) == 0 ? open(pipe.c_str(), O_RDWR | O_CLOEXEC) : -1;
+  if (opened < 0) return fail(ErrorCode::invalid_argument, fmt::format("{}: {}", pipe, std::strerror(errno)));
+  orders_.push_back(opened);
   lab::Process process = rank_process(cluster_, rank, {kPython, "-m", "passing.train.worker", pipe});
   process.sink = [this, rank](const std::string& line) { hear(rank, line); };
   auto& environment = process.environment;
@@ -81,7 +87,7 @@ void Crew::hear(unsigned rank, const std::string& line) {
   } else if (event == "error") {
     if (error_.empty()) error_ = fmt::format("rank {}: {}", rank, told["sentence"].get<std::string>());
   } else if (!event.empty()) {
-    workers_[rank].answer = told;
+    answers_[rank] = told;
   } else if (noise_.size() < 2000) {
     noise_ += (noise_.empty() ? "" : " | ") + line;
   }
@@ -89,19 +95,18 @@ void Crew::hear(unsigned rank, const std::string& line) {
 
 Expected<void> Crew::tell(const std::string& line) {
   const std::string text = line + "\n";
-  for (Worker& each : workers_) {
-    each.answer = json();
-    if (write(each.orders, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-      return fail(ErrorCode::unreachable, fmt::format("a worker takes no orders: {}", std::strerror(errno)));
+  std::ranges::fill(answers_, json());
+  for (const int each : orders_) {
+    if (write(each, text.data(), text.size()) == static_cast<ssize_t>(text.size())) continue;
+    return fail(ErrorCode::unreachable, fmt::format("a worker takes no orders: {}", std::strerror(errno)));
   }
   return {};
 }
 
 Expected<void> Crew::await(const std::string& event, const std::string& during) {
   const auto all = [&] {
-    return std::ranges::all_of(workers_, [&](const Worker& each) {
-      return each.answer.is_object() && each.answer["event"] == event;
-    });
+    return std::ranges::all_of(answers_,
+                               [&](const json& each) { return each.is_object() && each["event"] == event; });
   };
   if (launcher_.wait_until(first_, kMostMilliseconds, [&] { return !error_.empty() || all(); }) &&
       error_.empty())
@@ -124,8 +129,7 @@ Expected<train::Round> Crew::run(json order, const std::function<void(unsigned)>
   if (auto told = tell(order.dump()); !told) return tl::unexpected(told.error());
   if (auto ready = await("ready", strategy); !ready) return tl::unexpected(ready.error());
   double compute = 0;
-  for (const Worker& each : workers_)
-    compute = std::max(compute, each.answer["compute_seconds"].get<double>());
+  for (const json& each : answers_) compute = std::max(compute, each["compute_seconds"].get<double>());
   const auto before = cluster_.links();
   if (!before) return tl::unexpected(before.error());
   if (auto told = tell("go"); !told) return tl::unexpected(told.error());
@@ -139,19 +143,20 @@ Expected<train::Round> Crew::sum_up(double compute, const Carried& carried, unsi
   train::Round round{.compute_seconds = compute,
                      .busiest = carried.bytes / steps,
                      .busiest_link = carried.link,
-                     .losses = workers_[0].answer["losses"].get<std::vector<double>>(),
-                     .ends = workers_[0].answer["ends"].get<std::vector<double>>()};
-  for (std::size_t rank = 1; rank < workers_.size(); ++rank) {
-    const json& answer = workers_[rank].answer;
-    if (answer["state"] != workers_[0].answer["state"])
+                     .losses = answers_[0]["losses"].get<std::vector<double>>(),
+                     .ends = answers_[0]["ends"].get<std::vector<double>>()};
+  for (std::size_t rank = 1; rank < answers_.size(); ++rank) {
+    const json& answer = answers_[rank];
+    if (answer["state"] != answers_[0]["state"]) {
       return fail(ErrorCode::disagreement,
                   fmt::format("rank {} has other parameters than rank 0 after the last step", rank));
+    }
     for (std::size_t i = 0; i < round.losses.size(); ++i)
       round.losses[i] += answer["losses"][i].get<double>();
     for (std::size_t i = 0; i < round.ends.size(); ++i)
       round.ends[i] = std::max(round.ends[i], answer["ends"][i].get<double>());
   }
-  for (double& each : round.losses) each /= static_cast<double>(workers_.size());
+  for (double& each : round.losses) each /= static_cast<double>(answers_.size());
   round.step_seconds = round.ends.back() / steps;
   return round;
 }

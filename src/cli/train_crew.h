@@ -31,11 +31,6 @@ class Crew {
   Expected<train::Round> run(nlohmann::json order, const std::function<void(unsigned)>& progress);
 
  private:
-  struct Worker {
-    int orders = -1;
-    nlohmann::json answer;  ///< the last one
-  };
-
   Expected<void> hire(unsigned rank);
   Expected<void> tell(const std::string& line);
   /// Until all have answered so.
@@ -47,7 +42,8 @@ class Crew {
   lab::Launcher& launcher_;
   const std::size_t first_;  ///< index of rank 0
   Scratch scratch_;
-  std::vector<Worker> workers_;
+  std::vector<int> orders_;              ///< the pipe of every rank
+  std::vector<nlohmann::json> answers_;  ///< of every rank, since it was told something
   unsigned runs_ = 0;
   std::string error_;  ///< the first that a worker told of
   std::string noise_;  ///< what else they printed

@@ -98,9 +98,10 @@ Expected<std::vector<Task>> tasks_of(const TrainOptions& options) {
     if (!file) return tl::unexpected(file.error());
     const auto profile = train::read_model(*file);
     if (!profile) return tl::unexpected(profile.error());
-    for (const std::string& rate : options.equivalents)
+    for (const std::string& rate : options.equivalents) {
       tasks.push_back(
           {.model = profile->name, .profile = *profile, .equivalent = lab::bits_per_second(rate)});
+    }
   }
   return tasks;
 }

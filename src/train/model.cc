@@ -28,10 +28,11 @@ std::string complaint(const json& layer) {
   if (!layer.is_object()) return "is no object";
   for (const char* field : {"parameters", "forward_seconds", "backward_seconds"}) {
     const auto found = layer.find(field);
-    if (found == layer.end() || !found->is_number() || !(found->get<double>() >= 0) ||
-        found->get<double>() > 1e12)
-      return fmt::format("has {} {}: must be a number from 0 on", field,
-                         found == layer.end() ? "missing" : found->dump());
+    const bool fits = found != layer.end() && found->is_number() && found->get<double>() >= 0 &&
+                      found->get<double>() <= 1e12;
+    if (fits) continue;
+    return fmt::format("has {} {}: must be a number from 0 on", field,
+                       found == layer.end() ? "missing" : found->dump());
   }
   return "";
 }

@@ -18,8 +18,8 @@ double median(std::vector<double> values) {
 
 template <class Of>
 double median_of(const std::vector<Round>& rounds, Of of) {
-  std::vector<double> values;
-  for (const Round& each : rounds) values.push_back(each.*of);
+  std::vector<double> values(rounds.size());
+  std::ranges::transform(rounds, values.begin(), of);
   return median(std::move(values));
 }
 
