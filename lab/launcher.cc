@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <fstream>
@@ -113,6 +114,32 @@ bool Launcher::watch(std::size_t index, int milliseconds, const std::function<bo
     if (children_[index].ended || caught_ != 0) return false;
   }
   return !children_[index].ended;
+}
+
+bool Launcher::wait_until(std::size_t from, int milliseconds, const std::function<bool()>& done) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::milliseconds(milliseconds);
+  while (!done()) {
+    if (!ended(from).empty() || caught_ != 0 || Clock::now() >= deadline) return false;
+    pass_output(100);
+  }
+  return true;
+}
+
+std::string Launcher::ended(std::size_t from) const {
+  std::string killed;
+  std::string others;
+  for (std::size_t i = from; i < children_.size(); ++i) {
+    const Child& child = children_[i];
+    if (!child.ended) continue;
+    const bool by_signal = WIFSIGNALED(child.status);
+    std::string& text = by_signal ? killed : others;
+    if (!text.empty()) text += ", ";
+    text += by_signal ? fmt::format("{} was killed by signal {} ({})", child.process.name,
+                                    WTERMSIG(child.status), strsignal(WTERMSIG(child.status)))
+                      : fmt::format("{} ended with status {}", child.process.name, WEXITSTATUS(child.status));
+  }
+  return killed.empty() || others.empty() ? killed + others : killed + ", " + others;
 }
 
 // Waits for output, the end of a child or a signal, and deals with it.

@@ -33,6 +33,12 @@ class Launcher {
   bool interrupted();
   /// Passes output on for a while; stops early if `done` says so. False if process `index` has ended.
   bool watch(std::size_t index, int milliseconds, const std::function<bool()>& done);
+  /// Passes output on until `done` says so. False if that did not come in time, or one of the processes from
+  /// index `from` on has ended, or a signal came.
+  bool wait_until(std::size_t from, int milliseconds, const std::function<bool()>& done);
+  /// Which of those from index `from` on have ended, and how, in words; who was killed comes first. Empty:
+  /// none.
+  std::string ended(std::size_t from) const;
   /// SIGTERM, then SIGKILL after four seconds, to each process's whole group; those from index `from` on are
   /// forgotten then.
   void end_from(std::size_t from);

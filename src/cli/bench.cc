@@ -2,24 +2,20 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <strings.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cmath>
-#include <ctime>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "cli/bench_parts.h"
 #include "cli/lab_parts.h"
 #include "cli/progress.h"
+#include "cli/run_parts.h"
 #include "lab/privilege.h"
 #include "passing/config.h"
-
-const char* passing_commit();
 
 namespace passing::cli {
 namespace {
@@ -113,32 +109,6 @@ Work work_for(const Options& options, const Contender& contender, const benchmar
   return work;
 }
 
-nlohmann::json about_run(const Options& options) {
-  utsname system{};
-  uname(&system);
-  std::string cpu = "unknown";
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.starts_with("model name")) cpu = line.substr(line.find(':') + 2);
-  }
-  const std::time_t now = std::time(nullptr);
-  char date[32];
-  std::strftime(date, sizeof date, "%FT%TZ", std::gmtime(&now));
-  return {{"format", "passing-bench"},
-          {"version", 1},
-          {"date", date},
-          {"commit", passing_commit()},
-          {"machine",
-           {{"cpu", cpu},
-            {"cores", std::thread::hardware_concurrency()},
-            {"kernel", fmt::format("{} {}", system.sysname, system.release)},
-            {"memory_bytes", static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                                 static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE))}}},
-          {"command", options.command},
-          {"results", nlohmann::json::array()},
-          {"absent", nlohmann::json::array()}};
-}
-
 /// How far a run is, and how long it will take.
 class Progress {
  public:
@@ -171,12 +141,13 @@ class Bench {
         contenders_(std::move(contenders)),
         sizes_(std::move(sizes)),
         launcher_(launcher),
-        json_(about_run(options)),
+        json_(about_run("passing-bench", options.command)),
         progress_(options.hosts.size() * options.ranks.size() * options.rates.size() * sizes_.size() *
                   contenders_.size() * options.samples) {}
 
   // The exit status.
   Expected<int> run() {
+    json_["absent"] = nlohmann::json::array();
     for (const Contender& each : contenders_) {
       if (const auto program = program_of(each); !program && each.peer()) {
         json_["absent"].push_back({{"strategy", each.name}, {"reason", program.error().message}});
@@ -319,8 +290,7 @@ int run(Options options) {
 
 void add_bench(CLI::App& app, int argc, char** argv) {
   auto options = std::make_shared<Options>();
-  options->command = "passing";
-  for (int i = 1; i < argc; ++i) options->command += std::string(" ") + argv[i];
+  options->command = command_line(argc, argv);
   // What services log is noise here.
   options->lab.log = [](const std::string&) {};
   CLI::App* command = app.add_subcommand(

@@ -8,6 +8,7 @@
 
 #include "cli/bench_parts.h"
 #include "cli/lab_parts.h"
+#include "cli/run_parts.h"
 #include "passing/config.h"
 
 namespace passing::cli {
@@ -50,25 +51,6 @@ bool on_path(const std::string& name) {
   }
   return false;
 }
-
-/// A directory that is gone afterwards.
-class Scratch {
- public:
-  Scratch() {
-    std::string name = fs::temp_directory_path() / "passing-bench-XXXXXX";
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  std::string path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 // Settings found by measurement, so that Open MPI does its best between namespaces: docs/benchmarks.md.
 std::vector<std::string> mpirun(const Contender& contender, const lab::Cluster& cluster,
@@ -154,27 +136,6 @@ Expected<void> start(const Contender& contender, const Work& work, const lab::Cl
     if (auto started = launcher.start(process); !started) return started;
   }
   return {};
-}
-
-struct Carried {
-  double bytes = 0;
-  std::string link;
-  double uplink = 0;
-};
-
-Carried busiest(const std::vector<lab::Link>& before, const std::vector<lab::Link>& after) {
-  Carried most;
-  for (std::size_t i = 0; i < after.size(); ++i) {
-    for (const auto& [then, now, way] :
-         {std::tuple{before[i].up, after[i].up, "up"}, {before[i].down, after[i].down, "down"}}) {
-      const auto bytes = static_cast<double>(now.bytes - then.bytes);
-      if (after[i].kind == lab::LinkKind::rack) most.uplink = std::max(most.uplink, bytes);
-      if (bytes <= most.bytes) continue;
-      most.bytes = bytes;
-      most.link = fmt::format("{} {}", after[i].name, way);
-    }
-  }
-  return most;
 }
 
 }  // namespace

@@ -44,5 +44,7 @@ void add_report(CLI::App& app);
 void add_server(CLI::App& app);
 void add_status(CLI::App& app);
 void add_switch(CLI::App& app);
+/// The command line is part of its results, too.
+void add_train(CLI::App& app, int argc, char** argv);
 
 }  // namespace passing::cli

@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
   passing::cli::add_status(app);
   passing::cli::add_lab(app);
   passing::cli::add_bench(app, argc, argv);
+  passing::cli::add_train(app, argc, argv);
   passing::cli::add_rehearse(app);
   passing::cli::add_report(app);
   try {

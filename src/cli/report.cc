@@ -1,4 +1,6 @@
 // `passing report`: results as one HTML file that loads nothing from elsewhere.
+#include "cli/report.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 
 #include "cli/commands.h"
@@ -31,6 +34,11 @@ int complain(const std::string& text, int status) {
   fmt::print(stderr, "passing report: {}\n", text);
   return status;
 }
+
+constexpr const char* kNoPage =
+    "this passing was built without its web page; install npm (tools/install-deps does), then configure and "
+    "build "
+    "again";
 
 std::string_view page() {
 #ifdef PASSING_HAS_REPORT_PAGE
@@ -61,36 +69,36 @@ bool is_input(const Options& options) {
   });
 }
 
-int write(const Options& options, std::string_view before, const std::string& data, std::string_view after) {
-  if (options.output == "-") {
+// The page, cut where the data belongs; nothing if it was not built.
+std::optional<std::pair<std::string_view, std::string_view>> halves() {
+  constexpr std::string_view kMark = "@PASSING_DATA@";
+  const std::string_view whole = page();
+  const auto at = whole.find(kMark);
+  if (at == std::string_view::npos) return std::nullopt;
+  return std::pair{whole.substr(0, at), whole.substr(at + kMark.size())};
+}
+
+int write(const std::string& output, const std::string& data) {
+  const auto [before, after] = *halves();
+  if (output == "-") {
     std::cout << before << data << after << std::flush;
     return std::cout ? 0 : complain("standard output cannot be written", kFailed);
   }
-  std::ofstream file(options.output, std::ios::binary | std::ios::trunc);
+  std::ofstream file(output, std::ios::binary | std::ios::trunc);
   if (!file) {
-    return complain(fmt::format("--output: cannot write {}: {}", options.output, std::strerror(errno)),
-                    kBadInput);
+    return complain(fmt::format("--output: cannot write {}: {}", output, std::strerror(errno)), kBadInput);
   }
   file << before << data << after;
   file.close();
-  if (!file)
-    return complain(fmt::format("cannot write all of {}: is the disk full?", options.output), kFailed);
+  if (!file) return complain(fmt::format("cannot write all of {}: is the disk full?", output), kFailed);
   std::error_code unknown;
-  const auto whole = std::filesystem::absolute(options.output, unknown);
-  fmt::print("The report is in {}: open it in a browser.\n", unknown ? options.output : whole.string());
+  const auto whole = std::filesystem::absolute(output, unknown);
+  fmt::print("The report is in {}: open it in a browser.\n", unknown ? output : whole.string());
   return 0;
 }
 
 int run(const Options& options) {
-  const std::string_view whole = page();
-  constexpr std::string_view kMark = "@PASSING_DATA@";
-  const auto at = whole.find(kMark);
-  if (at == std::string_view::npos) {
-    return complain(
-        "this passing was built without its web page; install npm (tools/install-deps does), then "
-        "configure and build again",
-        kFailed);
-  }
+  if (!has_report_page()) return complain(kNoPage, kFailed);
   json reports = json::array();
   for (const std::string& file : options.files) {
     auto content = read_results(file);
@@ -103,11 +111,17 @@ int run(const Options& options) {
         fmt::format("--output: {} is a file of results: the report must go elsewhere", options.output),
         kBadInput);
   }
-  const json data{{"made_by", "passing " PASSING_VERSION_STRING}, {"reports", std::move(reports)}};
-  return write(options, whole.substr(0, at), embedded(data), whole.substr(at + kMark.size()));
+  return write_report(reports, options.output);
 }
 
 }  // namespace
+
+bool has_report_page() { return halves().has_value(); }
+
+int write_report(const json& reports, const std::string& output) {
+  if (!has_report_page()) return complain(kNoPage, kFailed);
+  return write(output, embedded(json{{"made_by", "passing " PASSING_VERSION_STRING}, {"reports", reports}}));
+}
 
 void add_report(CLI::App& app) {
   auto options = std::make_shared<Options>();
@@ -115,7 +129,9 @@ void add_report(CLI::App& app) {
       "report",
       "Make a report out of results: one HTML file with charts, tables, commands and commits,\n"
       "which loads nothing from elsewhere. Results of several files appear together.");
-  command->add_option("files", options->files, "files that `passing bench --json FILE` wrote")
+  command
+      ->add_option("files", options->files,
+                   "files that `passing bench --json FILE` or `passing train --json FILE` wrote")
       ->type_name("FILE")
       ->required();
   command

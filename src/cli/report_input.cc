@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <tuple>
+#include <vector>
 
 #include "base/error.h"
 
@@ -17,34 +18,70 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kFormat = "passing-bench";
 constexpr int kVersion = 1;
-constexpr const char* kMakeOne = "`passing bench --json FILE` writes one";
 
-constexpr std::array kTexts{"strategy", "local_domain", "busiest_link", "error"};
-constexpr std::array kNumbers{"hosts",
-                              "ranks_per_host",
-                              "racks",
-                              "servers",
-                              "rate_bps",
-                              "spine_rate_bps",
-                              "mtu",
-                              "bytes",
-                              "repeat",
-                              "in_flight",
-                              "samples",
-                              "median_seconds",
-                              "min_seconds",
-                              "max_seconds",
-                              "latency_seconds",
-                              "limit_seconds",
-                              "limit_ratio",
-                              "algorithm_bandwidth",
-                              "line_ratio",
-                              "ceiling_ratio",
-                              "cpu_seconds_per_gb",
-                              "busiest_link_bytes",
-                              "least_link_bytes"};
+using Fields = std::vector<const char*>;
+
+/// What writes files that can be reported, and what their results are made of.
+struct Kind {
+  const char* format;
+  const char* command;
+  Fields texts;
+  Fields numbers;
+  Fields truths;
+  Fields lists;    ///< of numbers
+  Fields objects;  ///< the same
+};
+
+const Kind kKinds[] = {
+    {.format = "passing-bench",
+     .command = "bench",
+     .texts = {"strategy", "local_domain", "busiest_link", "error"},
+     .numbers = {"hosts",
+                 "ranks_per_host",
+                 "racks",
+                 "servers",
+                 "rate_bps",
+                 "spine_rate_bps",
+                 "mtu",
+                 "bytes",
+                 "repeat",
+                 "in_flight",
+                 "samples",
+                 "median_seconds",
+                 "min_seconds",
+                 "max_seconds",
+                 "latency_seconds",
+                 "limit_seconds",
+                 "limit_ratio",
+                 "algorithm_bandwidth",
+                 "line_ratio",
+                 "ceiling_ratio",
+                 "cpu_seconds_per_gb",
+                 "busiest_link_bytes",
+                 "least_link_bytes"},
+     .truths = {"peer", "verified"},
+     .lists = {},
+     .objects = {"ratio_to"}},
+    {.format = "passing-train",
+     .command = "train",
+     .texts = {"mode", "model", "strategy", "gpu", "busiest_link"},
+     .numbers = {"hosts", "ranks_per_host", "servers", "rate_bps", "mtu", "equivalent_bps", "batch", "steps",
+                 "rounds", "bytes", "samples_per_second", "steps_per_second", "step_seconds",
+                 "compute_seconds", "exposed_communication_seconds", "speedup_over_ps", "final_loss",
+                 "busiest_link_bytes"},
+     .truths = {"peer"},
+     .lists = {"losses", "step_ends"},
+     .objects = {"speedup_over"}},
+};
+
+constexpr const char* kMakeOne = "`passing bench --json FILE` or `passing train --json FILE` writes one";
+
+const Kind* kind_of(const json& results) {
+  const auto found =
+      std::ranges::find_if(kKinds, [&](const Kind& each) { return results["format"] == each.format; });
+  return found == std::end(kKinds) ? nullptr : found;
+}
 
 tl::unexpected<Error> refuse(const std::string& path, const std::string& what) {
   return fail(ErrorCode::invalid_argument, path + what);
@@ -83,9 +120,9 @@ Expected<void> check_format(const std::string& path, const json& results) {
   if (!results.is_object() || !results.contains("format")) {
     return refuse(path, fmt::format(" has no \"format\": it is not a file of results; {}", kMakeOne));
   }
-  if (results["format"] != kFormat) {
-    return refuse(
-        path, fmt::format(": format is {}: must be \"{}\"; {}", results["format"].dump(), kFormat, kMakeOne));
+  if (kind_of(results) == nullptr) {
+    return refuse(path, fmt::format(": format is {}: must be \"{}\" or \"{}\"; {}", results["format"].dump(),
+                                    kKinds[0].format, kKinds[1].format, kMakeOne));
   }
   const json version = results.value("version", json());
   if (version != kVersion) {
@@ -103,20 +140,26 @@ bool fits(const json& object, const char* field, bool (json::*is)() const noexce
   return found == object.end() || found->is_null() || ((*found).*is)();
 }
 
-std::string complaint(const json& result) {
+std::string complaint(const json& result, const Kind& kind) {
   const auto wrong = [&](const char* field, const char* must) {
     return fmt::format(".{} is {}: must be {}", field, result[field].dump(), must);
   };
   if (!result.is_object()) return " is no object";
-  for (const char* field : kTexts)
-    if (!fits(result, field, &json::is_string)) return wrong(field, "a text");
-  for (const char* field : kNumbers)
-    if (!fits(result, field, &json::is_number)) return wrong(field, "a number");
-  for (const char* field : {"peer", "verified"})
-    if (!fits(result, field, &json::is_boolean)) return wrong(field, "true or false");
-  if (!fits(result, "ratio_to", &json::is_object)) return wrong("ratio_to", "an object");
-  for (const json& each : result.value("ratio_to", json::object()))
-    if (!each.is_number()) return wrong("ratio_to", "an object of numbers");
+  for (const auto& [fields, is, must] : {std::tuple{&kind.texts, &json::is_string, "a text"},
+                                         {&kind.numbers, &json::is_number, "a number"},
+                                         {&kind.truths, &json::is_boolean, "true or false"},
+                                         {&kind.lists, &json::is_array, "a list"},
+                                         {&kind.objects, &json::is_object, "an object"}}) {
+    for (const char* field : *fields)
+      if (!fits(result, field, is)) return wrong(field, must);
+  }
+  for (const Fields* fields : {&kind.lists, &kind.objects}) {
+    for (const char* field : *fields) {
+      const json all = result.value(field, json());
+      if (std::ranges::all_of(all, [](const json& each) { return each.is_number(); })) continue;
+      return wrong(field, fields == &kind.lists ? "a list of numbers" : "an object of numbers");
+    }
+  }
   return "";
 }
 
@@ -127,7 +170,7 @@ Expected<void> check_results(const std::string& path, const json& content) {
   }
   if (results->empty()) return refuse(path, " has no results: nothing was measured; run the benchmark again");
   for (std::size_t i = 0; i < results->size(); ++i) {
-    if (const std::string text = complaint((*results)[i]); !text.empty())
+    if (const std::string text = complaint((*results)[i], *kind_of(content)); !text.empty())
       return refuse(path, fmt::format(": results[{}]{}", i, text));
   }
   for (const char* field : {"date", "commit", "command"}) {

@@ -8,7 +8,7 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { allStrategies, day, sample } from "./sample.mjs";
+import { allStrategies, day, sample, training } from "./sample.mjs";
 
 const passing = process.env.PASSING ?? "build/release/passing";
 const skip = (reason) => {
@@ -122,6 +122,45 @@ const tests = {
         for (const path of paths) assert.ok(seen.has(`${file}/${row}/${path}`), `${path} of result ${row} of file ${file}`);
       }
     }));
+    assert.deepEqual(faults, []);
+    await page.close();
+  },
+
+  async "a training has its curves, bars and numbers"() {
+    const file = training();
+    const { page, faults } = await open([file]);
+    assert.equal(await page.title(), "Training · PASSING");
+    for (const [kind, count] of [["loss", 1], ["speed", 2], ["communication", 2], ["link", 2]]) {
+      assert.equal((await figures(page, kind)).length, count, kind);
+    }
+    assert.equal(await shapes(page, "figure[data-figure=loss] .series path, figure[data-figure=loss] path.series"), 3);
+    const strategies = file.results.filter((result) => result.mode === "replay").length;
+    for (const bars of await figures(page, "speed")) {
+      assert.equal((await bars.$$(".bar rect, rect.bar, .bar path")).length, strategies);
+    }
+    const seen = await compareCells(page, [file]);
+    file.results.forEach((result, row) => {
+      for (const [field, value] of Object.entries(result)) {
+        if (["peer", "losses", "step_ends"].includes(field) || value === null) continue;
+        const paths = typeof value === "object" ? Object.keys(value).map((key) => `${field}.${key}`) : [field];
+        for (const path of paths) assert.ok(seen.has(`0/${row}/${path}`), `${path} of result ${row}`);
+      }
+    });
+    const best = file.results[2];
+    assert.equal(best.strategy, "passing");
+    assert.match(await page.textContent("[data-key=over-ps]"), /the steps per second of a parameter server, by passing/);
+    // The last point of the curve is the last step.
+    await page.focus("figure[data-figure=loss] .chart");
+    await page.keyboard.press("End");
+    await page.keyboard.press("ArrowRight");
+    assert.match(await page.textContent("figure[data-figure=loss] .chart [aria-live]"), /step \d+.*loss/);
+    assert.deepEqual(faults, []);
+    await page.close();
+  },
+
+  async "a training and a benchmark stand on one page"() {
+    const { page, faults } = await open([sample(), training()]);
+    assert.deepEqual(await page.$$eval("h2.kind", (all) => all.map((each) => each.textContent)), ["Training", "All-reduce benchmark"]);
     assert.deepEqual(faults, []);
     await page.close();
   },
@@ -279,16 +318,17 @@ const tests = {
   async "bad input gets a sentence and status 2"() {
     const good = sample();
     const cases = [
-      ["missing.json", undefined, /missing\.json cannot be read: No such file or directory; `passing bench --json FILE` writes one/],
+      ["missing.json", undefined, /missing\.json cannot be read: No such file or directory; `passing bench --json FILE` or `passing train --json FILE` writes one/],
       ["empty.json", "\n", /empty\.json is empty: .*run it again/],
       ["text.json", "{\n\n  hello", /text\.json is not JSON: line 3 /],
       ["cut.json", JSON.stringify(good).slice(0, 400), /cut\.json is not JSON: line 1 /],
       ["list.json", "[]", /list\.json has no "format"/],
-      ["other.json", JSON.stringify({ ...good, format: "passing-other" }), /format is "passing-other": must be "passing-bench"/],
+      ["other.json", JSON.stringify({ ...good, format: "passing-other" }), /format is "passing-other": must be "passing-bench" or "passing-train"/],
       ["newer.json", JSON.stringify({ ...good, version: 2 }), /version is 2: this passing knows version 1; /],
       ["none.json", JSON.stringify({ ...good, results: undefined }), /none\.json has no list of "results"/],
       ["nothing.json", JSON.stringify({ ...good, results: [] }), /nothing\.json has no results: .*run the benchmark again/],
       ["typed.json", JSON.stringify({ ...good, results: [{ bytes: "many" }] }), /results\[0\]\.bytes is "many": must be a number/],
+      ["losses.json", JSON.stringify({ ...training(), results: [{ losses: [1, "x"] }] }), /results\[0\]\.losses is \[1,"x"\]: must be a list of numbers/],
       ["huge.json", `{"format": 1e999}`, /huge\.json/],
     ];
     for (const [name, content, wanted] of cases) {

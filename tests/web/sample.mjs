@@ -84,6 +84,29 @@ export function day() {
   ];
 }
 
+/** Results as `passing train --json` writes them: a real training and a replay, with three strategies each. */
+export function training() {
+  const steps = 40;
+  const seconds = { ps: 0.5, gloo: 0.1, passing: 0.07 };
+  const result = (mode, strategy) => {
+    const step = seconds[strategy];
+    const losses = mode === "real" ? Array.from({ length: steps + 2 }, (_, i) => 2.3 * Math.exp(-i / 15)) : [];
+    return {
+      mode, model: mode === "real" ? "digits" : "vgg16", strategy, peer: strategy === "gloo", hosts: 4, ranks_per_host: 2, servers: 1, rate_bps: 2e8,
+      mtu: 1500, batch: 16, steps, rounds: 1, bytes: 1204264, samples_per_second: 128 / step, steps_per_second: 1 / step, step_seconds: step,
+      compute_seconds: 0.015, exposed_communication_seconds: step - 0.015, busiest_link_bytes: 1.3e6 * (step / 0.07), busiest_link: "host0 up",
+      losses, step_ends: Array.from({ length: steps }, (_, i) => (i + 1) * step), speedup_over_ps: 0.5 / step, final_loss: losses.at(-1) ?? null,
+      speedup_over: Object.fromEntries(Object.keys(seconds).filter((other) => other !== strategy).map((other) => [other, seconds[other] / step])),
+      ...(mode === "replay" ? { gpu: "V100", equivalent_bps: 1e10 } : {}),
+    };
+  };
+  return {
+    format: "passing-train", version: 1, date: "2026-03-01T10:00:00Z", commit: "0123456789ab", command: "passing train --hosts 4 --ranks 2",
+    machine: { cpu: "Some CPU", cores: 2, kernel: "Linux 6.1", memory_bytes: 8e9 },
+    results: ["real", "replay"].flatMap((mode) => Object.keys(seconds).map((strategy) => result(mode, strategy))),
+  };
+}
+
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   console.log(JSON.stringify(day()[Number(process.argv[2] ?? 0)]));
 }

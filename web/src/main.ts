@@ -3,8 +3,9 @@ import { benchPage } from "./bench/page";
 import { h } from "./dom";
 import type { Page, Report } from "./page";
 import { themeButton } from "./theme";
+import { trainPage } from "./train/page";
 
-const pages: Page[] = [benchPage];
+const pages: Page[] = [trainPage, benchPage];
 
 function start(): void {
   const root = document.getElementById("page")!;

@@ -37,7 +37,7 @@ function range(numbers: number[], show: (value: number) => string): string {
   return least === most ? `each ${least}` : `from ${least} to ${most}`;
 }
 
-function card(kind: string, figure: string, what: string, detail: string, bad = false): HTMLElement {
+export function card(kind: string, figure: string, what: string, detail: string, bad = false): HTMLElement {
   const [, number, unit] = /^([\d.,]*)(.*)$/.exec(figure)!;
   return h("div", { class: bad ? "key card bad" : "key card", "data-key": kind },
     h("p", { class: "figure" }, number, unit && h("small", {}, unit)), h("p", { class: "what" }, what), h("p", { class: "detail" }, detail));

@@ -28,6 +28,8 @@ export interface LineSpec {
   x: Axis;
   y: Axis;
   limits: boolean;
+  /** Many points along the way: a mark at the end of each line only, and ticks at round numbers. */
+  dense?: boolean;
   /** A line across that all share, such as the rate of the links. */
   across?: { y: number; label: string };
 }
@@ -67,8 +69,8 @@ export function drawLines(spec: LineSpec, width: number): Drawing {
   const ticks = y.log ? decades(domain[0]!, domain[1]!) : undefined;
   const marks: Markish[] = [
     gridY({ ticks: ticks ?? 5, stroke: "var(--grid)", strokeOpacity: 1 }),
-    gridX({ ticks: xs, stroke: "var(--grid)", strokeOpacity: 0.6 }),
-    axisX({ ticks: thinned(xs, x.log, width, x.format), text: (value: number) => x.format(value), label: x.label,
+    gridX({ ticks: spec.dense ? 6 : xs, stroke: "var(--grid)", strokeOpacity: 0.6 }),
+    axisX({ ticks: spec.dense ? 6 : thinned(xs, x.log, width, x.format), text: (value: number) => x.format(value), label: x.label,
       tickSize: 4, labelAnchor: "right", labelArrow: "none" }),
     // As text, not as tickFormat: that would leave out labels of a logarithmic axis as it sees fit.
     axisY({ ticks: ticks ?? 5, text: (value: number) => y.format(value), label: y.label, tickSize: 0, labelArrow: "none" }),
@@ -94,7 +96,7 @@ export function drawLines(spec: LineSpec, width: number): Drawing {
     marks.push(
       ruleX(spread, { x: "x", y1: "low", y2: "high", stroke: look.color, strokeOpacity: 0.5, strokeWidth: 1.2 }),
       lineY(line, { x: "x", y: "y", stroke: look.color, strokeWidth: look.width, strokeDasharray: look.dash, className: "series" }),
-      dot(line, { x: "x", y: "y", symbol: look.symbol, r: look.width > 2 ? 4.5 : 3.6, stroke: look.color, strokeWidth: 1.4,
+      dot(spec.dense ? line.slice(-1) : line, { x: "x", y: "y", symbol: look.symbol, r: look.width > 2 ? 4.5 : 3.6, stroke: look.color, strokeWidth: 1.4,
         fill: look.hollow ? "var(--card)" : look.color }));
   }
   const drawn = plot({
