@@ -130,13 +130,14 @@ class Install(unittest.TestCase):
     def test_torch_by_pip(self):
         """Offline, into an environment beside the distribution's torch."""
         source = HERE.parent.parent
-        # The same flags, so that ccache has most of it.
+        # The same flags and language, so that ccache has most of it.
+        language = {key: value for key, value in os.environ.items() if key == "LANG" or key.startswith("LC_")}
         cache = pathlib.Path(BUILD, "CMakeCache.txt").read_text()
         same = "-DPASSING_WERROR=" + re.search(r"^PASSING_WERROR:BOOL=(.*)$", cache, re.M).group(1)
         environment = self.directory / "venv"
         run("/usr/bin/python3", "-m", "venv", "--system-site-packages", environment)
         run(environment / "bin/python3", "-m", "pip", "install", "--no-build-isolation", "--no-index", source, cwd=self.directory,
-            env={**ALONE, "TMPDIR": str(self.directory), "CMAKE_ARGS": same})
+            env={**ALONE, **language, "TMPDIR": str(self.directory), "CMAKE_ARGS": same})
         self.trains_alone(environment / "bin/python3", ALONE)
 
     def trains_alone(self, python, environment):
