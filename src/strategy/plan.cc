@@ -104,13 +104,15 @@ bool Plan::uses_switch() const {
 
 std::string Plan::explain(const Signature& what) const {
   const Way chosen = choose(what);
-  std::string text =
-      fmt::format("{}: {}; {} ranks on {} hosts", what.describe(), name_of(chosen), ranks, hosts);
+  std::string text = fmt::format("{}: {}; {} ranks on {} host{}", what.describe(), name_of(chosen), ranks,
+                                 hosts, hosts == 1 ? "" : "s");
   if (racks > 0) text += fmt::format(" in {} racks", racks);
-  if (chosen == Way::in_host) return text + ", which need no network";
+  if (chosen == Way::in_host) return text + ", which needs no network";
   text += fmt::format(
       ", {} of {:g} Gbit/s, {}", racks > 0 ? "uplinks" : "links", link_rate,
       has_switch ? fmt::format("a switch that takes in {:g} Gbit/s in all", switch_rate) : "no switch");
+  // Then nobody has asked whether it is there.
+  if (has_switch && !uses_switch()) text += ", which no tensor would go through";
   for (const Way way : {Way::network, Way::ring, Way::doubling}) {
     const double time = seconds(way, what);
     if (time == kNever) continue;

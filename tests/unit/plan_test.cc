@@ -115,7 +115,12 @@ TEST(Plan, ExplainsItself) {
       "takes in 12 Gbit/s in all; passing takes at least 135 ms; ring_hierarchical takes at least 201 ms; "
       "halving and doubling among hosts takes at least 209 ms");
   EXPECT_EQ((Plan{.hosts = 1, .ranks = 4}.explain(tensor(4))),
-            "all_reduce of 1 float32 (sum): in the host; 4 ranks on 1 hosts, which need no network");
+            "all_reduce of 1 float32 (sum): in the host; 4 ranks on 1 host, which needs no network");
+  const Plan slow{.hosts = 4, .ranks = 4, .has_switch = true, .link_rate = 10, .switch_rate = 10};
+  EXPECT_FALSE(slow.uses_switch());
+  EXPECT_NE(slow.explain(tensor(16'000'000)).find("10 Gbit/s in all, which no tensor would go through;"),
+            std::string::npos)
+      << slow.explain(tensor(16'000'000));
   EXPECT_NE(plan.explain(tensor(8, DataType::int64)).find("the switch cannot do a sum of int64"),
             std::string::npos);
 }
