@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -166,7 +165,7 @@ class Bench {
         }
       }
     }
-    if (auto written = write(); !written) return tl::unexpected(written.error());
+    if (auto written = write_results(json_, options_.json); !written) return tl::unexpected(written.error());
     return failed_ ? kFailed : 0;
   }
 
@@ -213,7 +212,7 @@ class Bench {
     for (const benchmark::Row& row : rows) {
       if (row.absent.empty()) json_["results"].push_back(to_json(row, rows));
     }
-    return write();  // what there is, in case that the rest is not waited for
+    return write_results(json_, options_.json);  // what there is, in case that the rest is not waited for
   }
 
   // One sample. What goes wrong in it is the row's; only an interruption ends everything.
@@ -233,15 +232,6 @@ class Bench {
     }
     failed_ = failed_ || !row.error.empty();
     return {};
-  }
-
-  Expected<void> write() const {
-    if (options_.json.empty()) return {};
-    std::ofstream file(options_.json);
-    file << json_.dump(1) << "\n";
-    file.flush();
-    if (file) return {};
-    return fail(ErrorCode::invalid_argument, fmt::format("--json: cannot write '{}'", options_.json));
   }
 
   const Options& options_;

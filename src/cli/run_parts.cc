@@ -44,6 +44,15 @@ nlohmann::json about_run(const std::string& format, const std::string& command) 
           {"results", nlohmann::json::array()}};
 }
 
+Expected<void> write_results(const nlohmann::json& results, const std::string& path) {
+  if (path.empty()) return {};
+  std::ofstream file(path);
+  file << results.dump(1) << "\n";
+  file.flush();
+  if (file) return {};
+  return fail(ErrorCode::invalid_argument, fmt::format("--json: cannot write '{}'", path));
+}
+
 std::string command_line(int argc, char** argv) {
   std::string command = "passing";
   for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];

@@ -6,12 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "lab/links.h"
 
 namespace passing::cli {
 
 /// What comes before the results in a file of them: format, date, commit, machine and command.
 nlohmann::json about_run(const std::string& format, const std::string& command);
+/// What there is so far, in case that the rest is not waited for. An empty path: nowhere.
+Expected<void> write_results(const nlohmann::json& results, const std::string& path);
 /// The command line, as it goes into a file of results.
 std::string command_line(int argc, char** argv);
 

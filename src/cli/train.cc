@@ -95,7 +95,7 @@ class Train {
     }
     fmt::print("{}\n", train::to_text(table));
     std::fflush(stdout);
-    return write();
+    return write_results(json_, options_.json);
   }
 
   double scale(const Task& task) const {
@@ -157,16 +157,6 @@ class Train {
       for (const std::string& each : strategies_) sum += options_.rounds * weight(task, each);
     }
     return sum;
-  }
-
-  // What there is, in case that the rest is not waited for.
-  Expected<void> write() const {
-    if (options_.json.empty()) return {};
-    std::ofstream file(options_.json);
-    file << json_.dump(1) << "\n";
-    file.flush();
-    if (file) return {};
-    return fail(ErrorCode::invalid_argument, fmt::format("--json: cannot write '{}'", options_.json));
   }
 
   const TrainOptions& options_;
