@@ -136,6 +136,14 @@ Expected<void> Cluster::build() {
   for (const Wire& wire : wires) {
     if (auto made = shape(wire); !made) return made;
   }
+  if (plan.in_kernel()) {
+    // It takes single packets, never trains; and XDP hands frames only to an end that polls for them.
+    for (const Wire& wire : wires) {
+      auto made = run({"ip", "netns", "exec", wire.lower.where, "ethtool", "-K", wire.lower.device,
+                       "tx-udp-segmentation", "off", "gro", "on"});
+      if (!made) return tl::unexpected(made.error());
+    }
+  }
   if (!plan.impairment.any()) return {};
   return change([&](LinkStates& states) -> Expected<void> {
     for (auto& [name, link] : states) link.impairment = plan.impairment;

@@ -39,7 +39,7 @@ Expected<void> in(const std::string& where, std::vector<std::string> command, co
 }
 
 Expected<void> set_rate(const Wire& wire, const std::string& rate) {
-  for (const End& end : {wire.lower, wire.upper}) {
+  for (const End& end : {wire.lower, wire.down}) {
     const auto changed = run({"tc", "-n", end.where, "-batch", "-"},
                              fmt::format("qdisc change dev {} root {}\n", end.device, queue(rate)));
     if (!changed) return tl::unexpected(changed.error());
@@ -49,7 +49,9 @@ Expected<void> set_rate(const Wire& wire, const std::string& rate) {
 
 // Trains of segments are cut up by who sends them, or a rule would lose or repeat a whole train at once.
 // Everywhere, since one link's train arrives at the next.
+// A switch in the kernel never takes trains: what comes up stays cut.
 Expected<void> trains(const Map& map, bool on) {
+  if (on && map.plan().in_kernel()) return {};
   std::vector<End> devices = {{map.switch_namespace(), "br0"}};
   for (const Wire& wire : map.wires()) devices.insert(devices.end(), {wire.lower, wire.upper});
   const std::string wanted = on ? "on" : "off";
@@ -99,7 +101,31 @@ std::string rules(const std::string& device, const Impairment& impairment) {
       some(impairment.reordering, "meta mark set 77 fwd to \"late\""));
 }
 
-Expected<void> impair(const Wire& wire, const Impairment& impairment, int mtu) {
+// A switch in the kernel takes packets before the rules of its ports see them: these are at the lower end.
+Expected<void> lose(const Wire& wire, double percent) {
+  const std::string& device = wire.lower.device;
+  const std::string old = fmt::format("table netdev {0} {{\n}}\ndelete table netdev {0}\n", device);
+  const std::string drop = fmt::format(
+      "    meta protocol {{ ip, ip6 }} numgen random mod 1000000 < {:.0f} drop\n", 10'000 * percent);
+  const std::string now = fmt::format(
+      "table netdev {0} {{\n"
+      "  chain up {{\n    type filter hook egress device \"{0}\" priority 0;\n{1}  }}\n"
+      "  chain down {{\n    type filter hook ingress device \"{0}\" priority 0;\n{1}  }}\n}}\n",
+      device, drop);
+  return in(wire.lower.where, {"nft", "-f", "-"}, percent > 0 ? old + now : old);
+}
+
+Expected<void> impair(const Map& map, const Wire& wire, const Impairment& impairment) {
+  const int mtu = map.plan().mtu;
+  if (map.plan().in_kernel() && wire.upper.where == map.switch_namespace()) {
+    if (impairment.duplication == 0 && impairment.reordering == 0) return lose(wire, impairment.loss);
+    return fail(
+        ErrorCode::invalid_argument,
+        fmt::format(
+            "{}: before a switch in the kernel a link can lose packets, but not repeat or reorder them; "
+            "use --dataplane userspace",
+            wire.name));
+  }
   const std::string& where = wire.upper.where;
   const std::string& device = wire.upper.device;
   if (impairment.any()) {
@@ -108,6 +134,20 @@ Expected<void> impair(const Wire& wire, const Impairment& impairment, int mtu) {
   // An empty table can be deleted whether it was there or not: all in one transaction.
   const std::string old = fmt::format("table netdev {0} {{\n}}\ndelete table netdev {0}\n", device);
   return in(where, {"nft", "-f", "-"}, old + (impairment.any() ? rules(device, impairment) : ""));
+}
+
+// What arrives at the lower end goes through a device of its own, which has a queue.
+Expected<void> divert_arrivals(const Wire& wire) {
+  const std::string& where = wire.down.where;
+  auto made = run({"ip", "-n", where, "-batch", "-"},
+                  fmt::format("link add {0} type ifb\nlink set {0} mtu 9000 up\n", wire.down.device));
+  if (!made) return tl::unexpected(made.error());
+  return done(
+      run({"tc", "-n", where, "-batch", "-"},
+          fmt::format("qdisc add dev {0} ingress\n"
+                      "filter add dev {0} parent ffff: protocol all u32 match u32 0 0 action mirred egress "
+                      "redirect dev {1}\n",
+                      wire.lower.device, wire.down.device)));
 }
 
 bool any_impaired(const LinkStates& states) {
@@ -128,7 +168,10 @@ LinkStates initial(const Map& map) {
 }
 
 Expected<void> shape(const Wire& wire) {
-  for (const End& end : {wire.lower, wire.upper}) {
+  if (wire.down.device != wire.upper.device) {
+    if (auto made = divert_arrivals(wire); !made) return made;
+  }
+  for (const End& end : {wire.lower, wire.down}) {
     const auto made = run({"tc", "-n", end.where, "-batch", "-"},
                           fmt::format("qdisc add dev {} root {}\n", end.device, queue(wire.rate)));
     if (!made) return tl::unexpected(made.error());
@@ -140,7 +183,7 @@ Expected<std::vector<Link>> count(const Map& map) {
   std::vector<Link> links;
   for (const Wire& wire : map.wires()) {
     const auto up = count(wire.lower);
-    const auto down = count(wire.upper);
+    const auto down = count(wire.down);
     if (!up) return tl::unexpected(up.error());
     if (!down) return tl::unexpected(down.error());
     links.push_back({wire.name, wire.kind, wire.index, *up, *down});
@@ -156,7 +199,7 @@ Expected<void> change(const Map& map, const LinkStates& now, const LinkStates& w
     const LinkState& old = now.at(wire.name);
     const LinkState& next = wanted.at(wire.name);
     if (!same(old.impairment, next.impairment)) {
-      if (auto made = impair(wire, next.impairment, map.plan().mtu); !made) return made;
+      if (auto made = impair(map, wire, next.impairment); !made) return made;
     }
     if (old.rate != next.rate) {
       if (auto made = set_rate(wire, next.rate); !made) return made;

@@ -66,6 +66,7 @@ std::vector<Wire> Map::wires() const {
                      .index = host,
                      .lower = {host_namespace(host), "eth0"},
                      .upper = {above, fmt::format("port{}", host)},
+                     .down = {},
                      .rate = plan_.rate});
   }
   for (unsigned rack = 0; plan_.racks > 1 && rack < plan_.racks; ++rack) {
@@ -74,9 +75,22 @@ std::vector<Wire> Map::wires() const {
                      .index = rack,
                      .lower = {rack_namespace(rack), "uplink"},
                      .upper = {switch_namespace(), fmt::format("rack{}", rack)},
+                     .down = {},
                      .rate = plan_.uplink_rate()});
   }
+  for (Wire& wire : wires) {
+    const bool past_queue = plan_.dataplane == "xdp" && wire.upper.where == switch_namespace();
+    wire.down = past_queue ? End{wire.lower.where, "arrivals"} : wire.upper;
+  }
   return wires;
+}
+
+std::vector<std::string> Map::switch_ports() const {
+  std::vector<std::string> ports;
+  for (const Wire& wire : wires()) {
+    if (wire.upper.where == switch_namespace()) ports.push_back(wire.upper.device);
+  }
+  return ports;
 }
 
 }  // namespace passing::lab

@@ -25,10 +25,12 @@ struct Plan {
   std::string rate = "none";  ///< of each link, each way, as tc writes it ("1gbit"); none: not shaped
   std::string spine_rate;     ///< of each rack's uplink; empty: `rate`
   int mtu = 1500;
-  Impairment impairment;  ///< of every link
+  std::string dataplane = "userspace";  ///< of the switch: userspace, or tc or xdp in the kernel
+  Impairment impairment;                ///< of every link
 
   /// Racks have hosts in a row, as evenly as possible.
   unsigned rack_of(unsigned host) const { return host * racks / hosts; }
+  bool in_kernel() const { return dataplane != "userspace"; }
   const std::string& uplink_rate() const { return spine_rate.empty() ? rate : spine_rate; }
 };
 
@@ -48,6 +50,9 @@ struct Wire {
   unsigned index = 0;  ///< of the host (servers come after those of ranks) or rack
   End lower;
   End upper;  ///< always a port of a bridge
+  /// Where traffic downwards is shaped and counted: the upper end, but for XDP, which sends past the queue of
+  /// a port. Then it is a device that all goes through which arrives at the lower end.
+  End down;
   std::string rate;
 };
 
@@ -70,6 +75,8 @@ class Map {
   std::string find(const std::string& place) const;
   /// Hosts, servers, then racks if there are several.
   std::vector<Wire> wires() const;
+  /// Ports of the switch.
+  std::vector<std::string> switch_ports() const;
 
   static std::string switch_ip() { return "10.77.0.1"; }
   static std::string host_ip(unsigned host) { return "10.77.0." + std::to_string(host + 2); }

@@ -30,11 +30,13 @@ json to_json(const State& state) {
                    {"reordering", link.impairment.reordering},
                    {"down", link.down}};
   }
-  return {{"name", state.name},   {"prefix", state.prefix},           {"owner", state.owner},
-          {"hosts", plan.hosts},  {"servers", plan.servers},          {"racks", plan.racks},
-          {"rate", plan.rate},    {"spine_rate", plan.uplink_rate()}, {"mtu", plan.mtu},
-          {"ranks", state.ranks}, {"switch", state.with_switch},      {"token", state.token},
-          {"links", links}};
+  return {{"name", state.name},      {"prefix", state.prefix},
+          {"owner", state.owner},    {"hosts", plan.hosts},
+          {"servers", plan.servers}, {"racks", plan.racks},
+          {"rate", plan.rate},       {"spine_rate", plan.uplink_rate()},
+          {"mtu", plan.mtu},         {"dataplane", plan.dataplane},
+          {"ranks", state.ranks},    {"switch", state.with_switch},
+          {"token", state.token},    {"links", links}};
 }
 
 State from_json(const json& from) {
@@ -47,6 +49,7 @@ State from_json(const json& from) {
                        .rate = from.at("rate"),
                        .spine_rate = from.at("spine_rate"),
                        .mtu = from.at("mtu"),
+                       .dataplane = from.at("dataplane"),
                        .impairment = {}},
               .ranks = from.at("ranks"),
               .with_switch = from.at("switch"),

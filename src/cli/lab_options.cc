@@ -42,6 +42,29 @@ void add_name_option(CLI::App& command, std::string& name) {
   command.add_option("--name", name, "which lab, if there are several")->envname("PASSING_LAB_NAME");
 }
 
+void add_dataplane_option(CLI::App& command, lab::Plan& plan) {
+  command
+      .add_option("--dataplane", plan.dataplane,
+                  "of the switch: userspace, or tc or xdp in the kernel (docs/dataplanes.md)")
+      ->check(CLI::IsMember({"userspace", "tc", "xdp"}))
+      ->capture_default_str();
+}
+
+std::string contradiction(const lab::Plan& plan) {
+  if (plan.racks > plan.hosts)
+    return fmt::format("--racks: '{}': there are only {} hosts", plan.racks, plan.hosts);
+  if (plan.dataplane == "xdp" && plan.mtu > net::kLargestXdpMtu) {
+    return fmt::format("--mtu: '{}': XDP takes frames of one buffer, up to {}; use --dataplane tc", plan.mtu,
+                       net::kLargestXdpMtu);
+  }
+  if (plan.in_kernel() && (plan.impairment.duplication > 0 || plan.impairment.reordering > 0)) {
+    return fmt::format(
+        "--duplication, --reordering: before a switch in the kernel links only lose packets; use --dataplane "
+        "userspace");
+  }
+  return "";
+}
+
 void add_plan_options(CLI::App& command, LabOptions& options) {
   lab::Plan& plan = options.plan;
   command.add_option("--name", options.name, "what other commands know it by")->check(name_of_lab());
@@ -79,16 +102,14 @@ void add_plan_options(CLI::App& command, LabOptions& options) {
         {"--reordering", &plan.impairment.reordering, "percent of packets that come late, behind others"}}) {
     command.add_option(name, *where, what)->check(CLI::Range(0.0, 50.0));
   }
+  add_dataplane_option(command, plan);
   command.add_flag("--no-switch", options.no_switch, "start no switch");
   command
       .add_option("--switch-argument", options.switch_arguments,
                   "an argument for `passing switch`; repeat as needed")
       ->allow_extra_args(false);
   command.parse_complete_callback([&options] {
-    if (options.plan.racks > options.plan.hosts) {
-      throw CLI::ValidationError(
-          "--racks", fmt::format("'{}': there are only {} hosts", options.plan.racks, options.plan.hosts));
-    }
+    if (const std::string why = contradiction(options.plan); !why.empty()) throw CLI::ValidationError(why);
   });
 }
 

@@ -42,6 +42,11 @@ lab::Process switch_process(const lab::Cluster& cluster, const std::vector<std::
                        .environment = {{"PASSING_LAB", cluster.map().prefix()}},
                        .prefix = "[switch] ",
                        .sink = {}};
+  if (cluster.plan().in_kernel()) {
+    process.command.insert(process.command.end(), {"--dataplane", cluster.plan().dataplane});
+    for (const std::string& port : cluster.map().switch_ports())
+      process.command.insert(process.command.end(), {"--interface", port});
+  }
   process.command.insert(process.command.end(), arguments.begin(), arguments.end());
   return process;
 }

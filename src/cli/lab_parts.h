@@ -28,6 +28,10 @@ struct LabOptions {
 
 /// The options that say what the cluster is like: the same for all commands that make one.
 void add_plan_options(CLI::App& command, LabOptions& options);
+/// --dataplane, of the switch in the lab.
+void add_dataplane_option(CLI::App& command, lab::Plan& plan);
+/// Empty, or why a plan cannot be.
+std::string contradiction(const lab::Plan& plan);
 /// A rate as tc writes it.
 CLI::Validator rate_of_link();
 /// --name, of a lab that there is.

@@ -41,6 +41,7 @@ Expected<json> look(const std::string& name) {
               {"rate", state.plan.rate},
               {"spine_rate", state.plan.uplink_rate()},
               {"mtu", state.plan.mtu},
+              {"dataplane", state.plan.dataplane},
               {"namespaces", state.prefix},
               {"logs", lab::directory_of(state.name).string()},
               {"controller", controller_address()},

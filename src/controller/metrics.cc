@@ -41,6 +41,12 @@ std::string metrics_text(const dataplane::Totals& totals, const std::vector<JobV
   counter("passing_bytes_out_total", "Bytes sent", c.bytes_out);
   counter("passing_retransmissions_total", "Contributions that members sent again", c.retransmissions);
   counter("passing_send_failures_total", "Packets that the kernel refused to send", totals.send_failures);
+  counter("passing_uncut_trains_total",
+          "Several packets in one, dropped: a way to the switch does not cut trains", totals.uncut_trains);
+  families.push_back(family("passing_program_seconds_total", "Run time of programs in the kernel (--profile)",
+                            MetricType::Counter));
+  add(families.back(), totals.program_seconds);
+  counter("passing_program_runs_total", "Runs of programs in the kernel (--profile)", totals.program_runs);
   counter("passing_adds_total", "Contributions added to a slot", c.adds);
   counter("passing_results_total", "Chunks completed", c.results);
   counter("passing_results_again_total", "Results sent again to one member", c.results_again);

@@ -208,26 +208,28 @@ wire::Report Aggregator::report_of(const Request& request) {
           .second = version.second};
 }
 
+void ProgressOfSlots::add(std::uint32_t installation, std::uint32_t sequence, std::uint64_t bitmap,
+                          bool poisoned) {
+  if (installation != job_.installation) return;
+  ++result_.slots_in_use;
+  if (poisoned || bitmap == job_.everyone) return;
+  const std::uint64_t missing = job_.everyone & ~bitmap;
+  for (std::uint16_t m = 0; m < job_.spec.members; ++m) result_.lag[m] += missing >> m & 1;
+  // Numbers wrap: a difference decides which is older.
+  if (result_.missing != 0 && static_cast<std::int32_t>(sequence - result_.oldest) >= 0) return;
+  result_.oldest = sequence;
+  result_.missing = missing;
+}
+
 JobProgress Aggregator::progress(const Job& job) const {
-  JobProgress result;
-  result.completed = job.completed;
-  result.lag.resize(job.spec.members);
-  std::uint32_t oldest = 0;
+  ProgressOfSlots sum(job);
   const std::size_t begin = 2 * std::size_t{job.first_slot};
   for (std::size_t i = begin; i < begin + 2 * std::size_t{job.slot_count}; ++i) {
     const Version& version = versions_[i];
-    if (version.installation != job.installation) continue;
-    ++result.slots_in_use;
-    if (version.poison != SlotState::absent || version.bitmap == job.everyone) continue;
-    const std::uint64_t missing = job.everyone & ~version.bitmap;
-    for (std::uint16_t m = 0; m < job.spec.members; ++m) result.lag[m] += missing >> m & 1;
-    // Numbers wrap: a difference decides which is older.
-    if (result.missing == 0 || static_cast<std::int32_t>(version.sequence - oldest) < 0) {
-      oldest = version.sequence;
-      result.oldest = version.sequence;
-      result.missing = missing;
-    }
+    sum.add(version.installation, version.sequence, version.bitmap, version.poison != SlotState::absent);
   }
+  JobProgress result = sum.take();
+  result.completed = job.completed;
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/address.h"
@@ -39,6 +40,18 @@ struct JobProgress {
   std::uint32_t oldest = 0;        ///< sequence of the oldest chunk that is filling, if any
   std::uint64_t missing = 0;       ///< whose contributions it lacks; 0: nothing is filling
   std::vector<std::uint64_t> lag;  ///< per member: filling chunks without its contribution
+};
+
+/// Goes over the versions that slots of a job hold: the same for all dataplanes.
+class ProgressOfSlots {
+ public:
+  explicit ProgressOfSlots(const Job& job) : job_(job) { result_.lag.resize(job.spec.members); }
+  void add(std::uint32_t installation, std::uint32_t sequence, std::uint64_t bitmap, bool poisoned);
+  JobProgress take() { return std::move(result_); }
+
+ private:
+  const Job& job_;
+  JobProgress result_;
 };
 
 /// What to do with the packet written to `out`.

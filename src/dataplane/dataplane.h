@@ -17,6 +17,10 @@ struct Totals {
   std::uint32_t free_slots = 0;
   std::vector<std::uint32_t> free_by_thread;  ///< lane l takes its slots from thread l mod their number
   std::uint64_t send_failures = 0;            ///< packets that the kernel refused
+  std::uint64_t uncut_trains =
+      0;  ///< several packets in one: the way to a switch in the kernel must cut them
+  std::uint64_t program_runs = 0;  ///< of a switch in the kernel, as far as the kernel measured them
+  double program_seconds = 0;
 };
 
 /// Called by one thread at a time.

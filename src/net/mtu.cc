@@ -55,4 +55,14 @@ Expected<int> interface_mtu(const SocketAddress& local) {
   return std::min(smallest, kLargestMtu);
 }
 
+Expected<int> interface_mtu(const std::vector<std::string>& interfaces) {
+  int smallest = kLargestMtu;
+  for (const std::string& name : interfaces) {
+    const int mtu = mtu_of(name.c_str());
+    if (mtu <= 0) return fail(ErrorCode::invalid_argument, fmt::format("there is no interface '{}'", name));
+    smallest = std::min(smallest, mtu);
+  }
+  return smallest;
+}
+
 }  // namespace passing::net

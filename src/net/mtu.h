@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "net/address.h"
@@ -11,6 +13,8 @@ namespace passing::net {
 
 constexpr int kSmallestMtu = 576;
 constexpr int kLargestMtu = 9000;
+/// XDP takes frames of one buffer: a page, less what the kernel needs of it.
+constexpr int kLargestXdpMtu = 3500;
 /// IPv6 and UDP headers: the larger of the two families, so that both fit.
 constexpr int kNetworkHeaders = 48;
 
@@ -29,5 +33,7 @@ constexpr int mtu_for_elements(std::uint32_t elements) {
 
 /// The smallest MTU of the interfaces that `local` listens on (all that are up, if it is a wildcard).
 Expected<int> interface_mtu(const SocketAddress& local);
+/// The smallest MTU of these.
+Expected<int> interface_mtu(const std::vector<std::string>& interfaces);
 
 }  // namespace passing::net

@@ -56,6 +56,9 @@ Expected<UdpSocket> UdpSocket::open(const SocketAddress& local, const Options& o
   const int discover = IP_PMTUDISC_DO;
   setsockopt(socket.descriptor_, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof discover);
   setsockopt(socket.descriptor_, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &discover, sizeof discover);
+  // A switch in the kernel sends no UDP checksums; with IPv6 that must be allowed.
+  const int on = 1;
+  setsockopt(socket.descriptor_, SOL_UDP, UDP_NO_CHECK6_RX, &on, sizeof on);
   socket.set_buffers(options);
   socket.detect_segmentation(options);
   socket.arena_.resize(socket.segmentation_ ? kReceiveTrain : kBatch * kReceivePacket);

@@ -11,8 +11,17 @@
 namespace passing::conformance {
 namespace {
 
-constexpr Candidate kCandidates[] = {
-    {"aggregator", make_aggregator}, {"sockets", make_sockets}, {"plain_sockets", make_plain_sockets}};
+const std::vector<Candidate>& candidates() {
+  static const std::vector<Candidate> all = [] {
+    std::vector<Candidate> list = {
+        {"aggregator", make_aggregator}, {"sockets", make_sockets}, {"plain_sockets", make_plain_sockets}};
+#ifdef PASSING_HAS_BPF
+    for (const Candidate& each : bpf_candidates()) list.push_back(each);
+#endif
+    return list;
+  }();
+  return all;
+}
 
 Address address_of(std::uint32_t job, std::uint16_t member, std::uint32_t lane) {
   Address address;
@@ -192,16 +201,16 @@ std::string test_name(const Case& each) {
 
 class Conformance : public testing::TestWithParam<std::tuple<std::size_t, std::size_t>> {};
 INSTANTIATE_TEST_SUITE_P(Cases, Conformance,
-                         testing::Combine(testing::Range<std::size_t>(0, std::size(kCandidates)),
+                         testing::Combine(testing::Range<std::size_t>(0, candidates().size()),
                                           testing::Range<std::size_t>(0, all_cases().size())),
                          [](const auto& test) {
-                           return std::string(kCandidates[std::get<0>(test.param)].name) + "_" +
+                           return std::string(candidates()[std::get<0>(test.param)].name) + "_" +
                                   test_name(all_cases()[std::get<1>(test.param)]);
                          });
 
 TEST_P(Conformance, Case) {
   const Case& each = all_cases()[std::get<1>(GetParam())];
-  Runner runner(kCandidates[std::get<0>(GetParam())]);
+  Runner runner(candidates()[std::get<0>(GetParam())]);
   for (const Step& step : each.steps) {
     SCOPED_TRACE(each.file + ":" + std::to_string(step.line) + ": " + step.text);
     runner.run(step);

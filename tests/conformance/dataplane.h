@@ -39,6 +39,11 @@ std::unique_ptr<Dataplane> make_aggregator(const dataplane::Capabilities& capabi
 std::unique_ptr<Dataplane> make_sockets(const dataplane::Capabilities& capabilities);
 std::unique_ptr<Dataplane> make_plain_sockets(const dataplane::Capabilities& capabilities);
 
+#ifdef PASSING_HAS_BPF
+/// The switch in the kernel: its programs by test run, and attached to ports.
+std::vector<Candidate> bpf_candidates();
+#endif
+
 std::optional<std::uint64_t> counter_by_name(const dataplane::Counters& counters, const std::string& name);
 
 }  // namespace passing::conformance
