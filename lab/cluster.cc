@@ -136,8 +136,8 @@ Expected<void> Cluster::build() {
   for (const Wire& wire : wires) {
     if (auto made = shape(wire); !made) return made;
   }
-  if (plan.in_kernel()) {
-    // It takes single packets, never trains; and XDP hands frames only to an end that polls for them.
+  if (!plan.in_trains()) {
+    // Single packets come up; and XDP hands frames only to an end that polls for them.
     for (const Wire& wire : wires) {
       auto made = run({"ip", "netns", "exec", wire.lower.where, "ethtool", "-K", wire.lower.device,
                        "tx-udp-segmentation", "off", "gro", "on"});

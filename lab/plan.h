@@ -25,12 +25,15 @@ struct Plan {
   std::string rate = "none";  ///< of each link, each way, as tc writes it ("1gbit"); none: not shaped
   std::string spine_rate;     ///< of each rack's uplink; empty: `rate`
   int mtu = 1500;
-  std::string dataplane = "userspace";  ///< of the switch: userspace, or tc or xdp in the kernel
-  Impairment impairment;                ///< of every link
+  /// Of the switch: userspace; mmsg, the same without segmentation offload anywhere; tc or xdp in the kernel.
+  std::string dataplane = "userspace";
+  Impairment impairment;  ///< of every link
 
   /// Racks have hosts in a row, as evenly as possible.
   unsigned rack_of(unsigned host) const { return host * racks / hosts; }
-  bool in_kernel() const { return dataplane != "userspace"; }
+  bool in_kernel() const { return dataplane == "tc" || dataplane == "xdp"; }
+  /// Whether packets come up in trains that the switch takes as they are.
+  bool in_trains() const { return dataplane == "userspace"; }
   const std::string& uplink_rate() const { return spine_rate.empty() ? rate : spine_rate; }
 };
 

@@ -55,6 +55,17 @@ double Row::latency() const {
 double Row::cpu_per_gb() const {
   return median(samples, [](const Sample& each) { return each.cpu; }) * 1e9 / static_cast<double>(bytes);
 }
+std::string Row::name() const {
+  const std::string where = dataplane.empty() || dataplane == "userspace" ? "" : "@" + dataplane;
+  return strategy + (rack ? ":rack" : "") + where;
+}
+double Row::machine_cpu_per_gb() const {
+  return median(samples, [](const Sample& each) { return each.machine_cpu; }) * 1e9 /
+         static_cast<double>(bytes);
+}
+double Row::program_per_gb() const {
+  return median(samples, [](const Sample& each) { return each.program; }) * 1e9 / static_cast<double>(bytes);
+}
 double Row::busiest() const {
   return median(samples, [](const Sample& each) { return each.busiest; });
 }
@@ -83,6 +94,7 @@ nlohmann::json to_json(const Row& row, const Rows& beside) {
                          {"racks", row.shape.racks},
                          {"servers", row.shape.servers},
                          {"local_domain", row.rack ? "rack" : "host"},
+                         {"dataplane", row.dataplane},
                          {"rate_bps", row.shape.rate},
                          {"spine_rate_bps", row.shape.spine_rate},
                          {"mtu", row.shape.mtu},
@@ -106,6 +118,8 @@ nlohmann::json to_json(const Row& row, const Rows& beside) {
                {"limit_seconds", row.limit_seconds()},
                {"limit_ratio", row.limit_ratio()},
                {"cpu_seconds_per_gb", row.cpu_per_gb()},
+               {"machine_cpu_seconds_per_gb", row.machine_cpu_per_gb()},
+               {"program_seconds_per_gb", row.program_per_gb()},
                {"busiest_link_bytes", row.busiest()},
                {"busiest_link", row.samples.front().busiest_link},
                {"uplink_bytes", median(row.samples, [](const Sample& each) { return each.uplink; })},
@@ -131,6 +145,10 @@ std::string to_table(const Rows& rows) {
   text += fmt::format(", MTU {}\n", shape.mtu);
   text += fmt::format("{:<18} {:>11} {:>9} {:>7} {:>8} {:>7} {:>8} {:>9}", "", "time", "Gbit/s", "of line",
                       "of ceil.", "of lim.", "CPU s/GB", "busiest");
+  // What a switch in the kernel costs is nobody's CPU time.
+  const bool machine = std::any_of(rows.begin(), rows.end(),
+                                   [](const Row& row) { return row.name().find('@') != std::string::npos; });
+  if (machine) text += fmt::format(" {:>9} {:>10}", "mach s/GB", "latency");
   std::vector<const Row*> peers;
   for (const Row& each : rows) {
     if (each.peer && each.measured()) peers.push_back(&each);
@@ -148,6 +166,7 @@ std::string to_table(const Rows& rows) {
                         share_text(row.line_ratio()), share_text(row.ceiling_ratio()),
                         share_text(row.limit_ratio()), row.cpu_per_gb(),
                         shape.hosts > 1 ? fmt::format("{:.3f} M", tensors(row, row.busiest())) : "-");
+    if (machine) text += fmt::format(" {:>9.2f} {:>10}", row.machine_cpu_per_gb(), time_text(row.latency()));
     for (const Row* each : peers) text += fmt::format(" {:>12.2f}", ratio(row, *each));
     text += "\n";
   }

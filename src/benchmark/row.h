@@ -14,6 +14,9 @@ struct Sample {
   double seconds = 0;  ///< of one operation, by the slowest rank's clock over all of them
   double latency = 0;  ///< the median of single operations, on the rank where it is longest
   double cpu = 0;      ///< seconds of all processes for one operation, switch and servers included
+  double machine_cpu =
+      0;  ///< of all processors, whatever they did meanwhile: what a switch in the kernel costs is there
+  double program = 0;  ///< of that, the run time of the switch's programs in the kernel, if it was measured
   double busiest = 0;  ///< bytes that the busiest link carried one way for one operation, headers included
   std::string busiest_link;
   double uplink = 0;  ///< the same of the busiest uplink of a rack
@@ -22,7 +25,8 @@ struct Sample {
 struct Row {
   std::string strategy;
   bool peer = false;
-  bool rack = false;  ///< hosts of a rack sum first
+  bool rack = false;      ///< hosts of a rack sum first
+  std::string dataplane;  ///< of the switch; empty: the strategy has none
   Shape shape;
   std::size_t bytes = 0;
   std::size_t repeat = 0;
@@ -32,10 +36,13 @@ struct Row {
   std::string error;   ///< what went wrong
 
   bool measured() const { return error.empty() && absent.empty() && !samples.empty(); }
-  std::string name() const { return rack ? strategy + ":rack" : strategy; }
+  /// "passing", "passing:rack", "passing@tc": as in ratio_to.
+  std::string name() const;
   double seconds() const;  ///< the median of samples
   double latency() const;
   double cpu_per_gb() const;
+  double machine_cpu_per_gb() const;
+  double program_per_gb() const;
   double busiest() const;
   double line_ratio() const;     ///< bytes / time / rate of a host's link; 0: not shaped
   double ceiling_ratio() const;  ///< that, over what headers leave of the link

@@ -4,8 +4,10 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -26,6 +28,8 @@ struct Options {
   std::vector<std::string> rates = {"1gbit"};
   std::vector<std::string> sizes = {"1M", "16M"};
   std::vector<std::string> strategies = {"passing", "ring_hierarchical", "in_network", "ring"};
+  std::vector<std::string> dataplanes = {"userspace"};
+  bool profile = false;
   std::vector<std::string> peers = {"gloo", "gloo_hd", "openmpi", "openmpi_ring"};
   unsigned samples = 5;
   std::size_t repeat = 0;
@@ -161,7 +165,7 @@ class Bench {
           lab.plan.hosts = hosts;
           lab.plan.rate = rate;
           lab.ranks = ranks;
-          if (auto ended = on_cluster(lab); !ended) return tl::unexpected(ended.error());
+          if (auto ended = on_clusters(lab); !ended) return tl::unexpected(ended.error());
         }
       }
     }
@@ -170,18 +174,30 @@ class Bench {
   }
 
  private:
-  Expected<void> on_cluster(const LabOptions& lab) {
-    const auto cluster = lab::Cluster::create(wanted(lab));
-    if (!cluster) return tl::unexpected(cluster.error());
+  /// One for each dataplane, all there at once, so that their samples alternate.
+  using Clusters = std::map<std::string, lab::Cluster>;
+
+  Expected<void> on_clusters(const LabOptions& wanted_lab) {
     const std::size_t before = launcher_.started();
-    auto ended = start_services(lab, *cluster, launcher_);
+    Clusters clusters;
+    Expected<void> ended;
+    for (const std::string& dataplane : options_.dataplanes) {
+      LabOptions lab = wanted_lab;
+      lab.plan.dataplane = dataplane;
+      if (options_.profile && lab.plan.in_kernel()) lab.switch_arguments.emplace_back("--profile");
+      auto cluster = lab::Cluster::create(wanted(lab));
+      if (!cluster) return tl::unexpected(cluster.error());
+      const auto& made = clusters.emplace(dataplane, std::move(*cluster)).first->second;
+      ended = start_services(lab, made, launcher_);
+      if (!ended) break;
+    }
     for (std::size_t i = 0; ended && i < sizes_.size(); ++i)
-      ended = of_size(sizes_[i], shape_of(lab), *cluster);
+      ended = of_size(sizes_[i], shape_of(wanted_lab), clusters);
     launcher_.end_from(before);
     return ended;
   }
 
-  Expected<void> of_size(std::size_t bytes, const benchmark::Shape& shape, const lab::Cluster& cluster) {
+  Expected<void> of_size(std::size_t bytes, const benchmark::Shape& shape, const Clusters& clusters) {
     benchmark::Rows rows;
     std::vector<Work> works;
     for (const Contender& each : contenders_) {
@@ -189,6 +205,7 @@ class Bench {
       benchmark::Row row{.strategy = each.strategy,
                          .peer = each.peer(),
                          .rack = each.rack,
+                         .dataplane = each.dataplane,
                          .shape = shape,
                          .bytes = bytes,
                          .repeat = works.back().repeat,
@@ -203,6 +220,9 @@ class Bench {
       for (std::size_t i = 0; i < rows.size(); ++i) {
         progress_.show(fmt::format("{}, {}", rows[i].name(), benchmark::size_text(bytes)));
         if (!rows[i].error.empty() || !rows[i].absent.empty()) continue;
+        const std::string& dataplane = contenders_[i].dataplane;
+        const lab::Cluster& cluster =
+            clusters.at(dataplane.empty() ? options_.dataplanes.front() : dataplane);
         if (auto taken = take(rows[i], contenders_[i], works[i], cluster); !taken) return taken;
       }
     }
@@ -261,12 +281,20 @@ int run(Options options) {
     if (!found) return fail_with(found.error().message, kBadInput);
     if (found->strategy.starts_with("ps") && found->strategy != "ps_sharded" && options.lab.plan.servers == 0)
       options.lab.plan.servers = 1;
-    contenders.push_back(std::move(*found));
+    if (found->peer() || !benchmark::through_switch(found->strategy)) {
+      contenders.push_back(std::move(*found));
+      continue;
+    }
+    for (const std::string& dataplane : options.dataplanes) {
+      found->dataplane = dataplane;
+      contenders.push_back(*found);
+    }
   }
-  for (const unsigned hosts : options.hosts) {
-    if (hosts >= options.lab.plan.racks) continue;
-    return fail_with(fmt::format("--racks is {}: {} hosts do not fill them", options.lab.plan.racks, hosts),
-                     kBadInput);
+  for (const std::string& dataplane : options.dataplanes) {
+    lab::Plan plan = options.lab.plan;
+    plan.dataplane = dataplane;
+    plan.hosts = *std::ranges::min_element(options.hosts);
+    if (const std::string why = contradiction(plan); !why.empty()) return fail_with(why, kBadInput);
   }
   if (auto gained = lab::gain_privilege(); !gained) return fail_with(gained.error().message);
   lab::Launcher launcher;
@@ -302,6 +330,12 @@ void add_bench(CLI::App& app, int argc, char** argv) {
   list("--sizes", options->sizes, "bytes of the tensor (float32): 1K,16M, or a range 1K:64M by factors of 4");
   list("--strategies", options->strategies,
        fmt::format("of {}; passing:rack and auto:rack sum in racks first", fmt::join(strategies(), ", ")));
+  list("--dataplane", options->dataplanes,
+       fmt::format("of the switch: {}; several: side by side, for strategies that go through it",
+                   fmt::join(dataplanes(), ", ")))
+      ->check(CLI::IsMember(dataplanes()));
+  command->add_flag("--profile", options->profile,
+                    "also measure how long programs of a switch in the kernel run, which costs a little");
   list("--peers", options->peers, fmt::format("of {}; all or none", fmt::join(peers(), ", ")));
   command->add_option("--racks", options->lab.plan.racks, "racks, joined by a spine with the switch")
       ->check(whole_number(1, 16))

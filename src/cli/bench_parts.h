@@ -19,6 +19,7 @@ struct Contender {
   std::string library;    ///< passing, gloo or open_mpi
   std::string algorithm;  ///< of the peer
   bool rack = false;
+  std::string dataplane;  ///< of the switch that it goes through; empty: through none
 
   bool peer() const { return library != "passing"; }
 };

@@ -9,6 +9,7 @@
 #include "cli/bench_parts.h"
 #include "cli/lab_parts.h"
 #include "cli/run_parts.h"
+#include "lab/shell.h"
 #include "passing/config.h"
 
 namespace passing::cli {
@@ -138,6 +139,15 @@ Expected<void> start(const Contender& contender, const Work& work, const lab::Cl
   return {};
 }
 
+// How long programs of a switch in the kernel have run, if that is measured.
+double program_seconds(const lab::Cluster& cluster) {
+  if (!cluster.plan().in_kernel()) return 0;
+  const auto said = lab::run({"ip", "netns", "exec", cluster.switch_namespace(),
+                              fs::read_symlink("/proc/self/exe"), "status", "--json", controller_address()});
+  const auto status = said ? nlohmann::json::parse(*said, nullptr, false) : nlohmann::json();
+  return status.is_object() ? status["counters"].value("passing_program_seconds_total", 0.0) : 0;
+}
+
 }  // namespace
 
 std::vector<std::string> peers() {
@@ -184,6 +194,7 @@ Expected<benchmark::Sample> run_sample(const Contender& contender, const Work& w
   if (!before) return tl::unexpected(before.error());
   const std::size_t first = launcher.started();
   const double services = launcher.cpu_seconds(0, first);
+  const double programs = program_seconds(cluster);
   const auto started = start(contender, work, cluster, launcher, scratch.path(), told);
   const int status = started ? launcher.wait_from(first) : 0;
   launcher.end_from(first);  // what they say goes to a variable here
@@ -206,6 +217,8 @@ Expected<benchmark::Sample> run_sample(const Contender& contender, const Work& w
     sample.latency = std::max(sample.latency, row["median_seconds"].get<double>());
     sample.cpu += row["cpu_seconds"].get<double>() / repeat;
   }
+  sample.machine_cpu = told.rows.front()["machine_cpu_seconds"].get<double>() / repeat;
+  sample.program = (program_seconds(cluster) - programs) / operations;
   if (!contender.peer()) sample.cpu += (launcher.cpu_seconds(0, first) - services) / operations;
   const Carried most = busiest(*before, *after);
   sample.busiest = most.bytes / operations;

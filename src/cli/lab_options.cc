@@ -42,11 +42,18 @@ void add_name_option(CLI::App& command, std::string& name) {
   command.add_option("--name", name, "which lab, if there are several")->envname("PASSING_LAB_NAME");
 }
 
+const std::vector<std::string>& dataplanes() {
+  static const std::vector<std::string> names = {"userspace", "mmsg", "tc", "xdp"};
+  return names;
+}
+
 void add_dataplane_option(CLI::App& command, lab::Plan& plan) {
   command
       .add_option("--dataplane", plan.dataplane,
-                  "of the switch: userspace, or tc or xdp in the kernel (docs/dataplanes.md)")
-      ->check(CLI::IsMember({"userspace", "tc", "xdp"}))
+                  "of the switch: userspace, mmsg (the same without segmentation offload), or tc or xdp in "
+                  "the kernel "
+                  "(docs/dataplanes.md)")
+      ->check(CLI::IsMember(dataplanes()))
       ->capture_default_str();
 }
 

@@ -42,6 +42,7 @@ lab::Process switch_process(const lab::Cluster& cluster, const std::vector<std::
                        .environment = {{"PASSING_LAB", cluster.map().prefix()}},
                        .prefix = "[switch] ",
                        .sink = {}};
+  if (cluster.plan().dataplane == "mmsg") process.command.emplace_back("--no-segmentation");
   if (cluster.plan().in_kernel()) {
     process.command.insert(process.command.end(), {"--dataplane", cluster.plan().dataplane});
     for (const std::string& port : cluster.map().switch_ports())

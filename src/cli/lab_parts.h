@@ -28,6 +28,8 @@ struct LabOptions {
 
 /// The options that say what the cluster is like: the same for all commands that make one.
 void add_plan_options(CLI::App& command, LabOptions& options);
+/// What a switch in a lab can be.
+const std::vector<std::string>& dataplanes();
 /// --dataplane, of the switch in the lab.
 void add_dataplane_option(CLI::App& command, lab::Plan& plan);
 /// Empty, or why a plan cannot be.

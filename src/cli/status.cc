@@ -108,7 +108,9 @@ int run(const Options& options) {
     const auto now = std::chrono::steady_clock::now();
     const double seconds = std::chrono::duration<double>(now - last).count();
     if (options.json) {
-      fmt::print("{}\n", body.dump());
+      json all = body;
+      all["counters"] = values;
+      fmt::print("{}\n", all.dump());
     } else {
       if (options.watch && isatty(STDOUT_FILENO) != 0) fmt::print("\x1b[H\x1b[2J");
       fmt::print("switch at {}: {}", options.address, table(body["jobs"], values, before, seconds));
@@ -134,7 +136,8 @@ void add_status(CLI::App& app) {
   command->add_option("--interval", options->interval, "seconds between refreshes")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
-  command->add_flag("--json", options->json, "the controller's own words, one line per refresh");
+  command->add_flag("--json", options->json,
+                    "the controller's own words, with its counters, one line per refresh");
   command->callback([options] {
     if (const int status = run(*options); status != 0) throw CLI::RuntimeError(status);
   });
