@@ -52,7 +52,8 @@ struct Config {
   double switch_rate = 0;
   std::size_t shared_bytes = 64 << 20;  ///< PASSING_SHARED_BYTES: of memory that this rank shares with others
                                         ///< of its host; larger tensors go in pieces
-  std::uint32_t slots = 0;              ///< PASSING_SLOTS: per lane, a power of two; 0: 256 over all lanes
+  std::uint32_t slots =
+      0;  ///< PASSING_SLOTS: per lane, a power of two; 0: 256 over all lanes, fewer at a large MTU
 
   /// From PASSING_*, then torchrun, Open MPI, Slurm and PMI (MPICH), in this order.
   PASSING_API static Expected<Config> from_environment();

@@ -274,7 +274,9 @@ void add_all_reduce(CLI::App& app) {
       ->add_option("--lanes", member.lanes,
                    "lanes, each with a socket; default: as many as the switch has threads, at most 4")
       ->check(whole_number(1, 64));
-  command->add_option("--slots", member.slots, "slots per lane, a power of two; default: 256 over all lanes")
+  command
+      ->add_option("--slots", member.slots,
+                   "slots per lane, a power of two; default: 256 over all lanes, fewer if packets are large")
       ->check(whole_number(1, 32768));
   command->add_option("--timeout", options->timeout, "seconds until an operation fails")
       ->capture_default_str()

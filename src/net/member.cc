@@ -21,7 +21,11 @@ namespace {
 constexpr std::size_t kReceiveTrains = 16;
 // More lanes than the switch has threads, or than cores, cost more than they give.
 constexpr std::uint32_t kMostLanes = 4;
+// What a window of all lanes holds, in slots and in bytes: by measurement 256 packets of 1500 bytes beat 64
+// by a quarter, but 256 of 9000 overrun queues of a megabyte.
 constexpr std::uint32_t kWindowSlots = 256;
+constexpr std::uint32_t kFewestWindowSlots = 64;
+constexpr std::size_t kWindowBytes = 512U << 10;
 
 // By number, where there are no names. The controller knows only numbers, which need not be those of ranks.
 std::string list(const std::vector<std::uint16_t>& members, const std::vector<std::string>& names) {
@@ -93,8 +97,10 @@ void Member::choose_lanes() {
     }
     options_.lanes = std::min(threads, kMostLanes);
   }
-  if (options_.slots == 0)
-    options_.slots = std::bit_floor(kWindowSlots / std::min(options_.lanes, kWindowSlots));
+  if (options_.slots != 0) return;
+  const auto fit = static_cast<std::uint32_t>(kWindowBytes / wire::packet_bytes(switch_.elements));
+  const std::uint32_t window = std::clamp(std::bit_floor(fit), kFewestWindowSlots, kWindowSlots);
+  options_.slots = std::bit_floor(std::max(1U, window / options_.lanes));
 }
 
 Expected<void> Member::open_sockets() {

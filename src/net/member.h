@@ -32,7 +32,7 @@ class Member {
     std::uint32_t size = 1;
     std::uint32_t rank = 0;
     std::uint32_t lanes = 0;  ///< 0: as many as the switch has threads, at most 4
-    std::uint32_t slots = 0;  ///< per lane; 0: 256 over all lanes
+    std::uint32_t slots = 0;  ///< per lane; 0: 256 over all lanes, fewer if packets are large
     bool rejoin = false;
     std::vector<std::string> names;  ///< of the ranks, for messages; empty: by their addresses
     bool segmentation = true;
