@@ -27,9 +27,14 @@ RUNS = {
 }
 
 
+def name_of(row):
+    """As in ratio_to: passing:rack for sums in the rack, passing@tc for a switch that is not the usual one."""
+    return row["strategy"] + (":rack" if row["local_domain"] == "rack" else "") + ("" if row["dataplane"] in ("", "userspace") else "@" + row["dataplane"])
+
+
 @functools.lru_cache
 def run(build, name):
-    """Its rows, by strategy (passing:rack for sums in the rack) and bytes."""
+    """Its rows, by name and bytes."""
     directory = os.path.join(ROOT, "build", "bench")
     os.makedirs(directory, exist_ok=True)
     path = os.path.join(directory, name + ".json")
@@ -38,7 +43,7 @@ def run(build, name):
         results = json.load(file)
     for each in results["absent"]:
         raise RuntimeError(f"{each['strategy']} is absent: {each['reason']}")
-    return {(row["strategy"] + (":rack" if row["local_domain"] == "rack" else ""), row["bytes"]): row for row in results["results"]}
+    return {(name_of(row), row["bytes"]): row for row in results["results"]}
 
 
 def field(name, size, what, strategy="passing"):

@@ -22,6 +22,7 @@ sys.dont_write_bytecode = True
 
 import bench
 import collectives
+import dataplanes
 import hierarchy
 import train
 from lab import CEILING, ROOT, ROUNDS, in_lab, median_seconds, peer, slowest_total
@@ -200,6 +201,7 @@ CLAIMS = [
     *collectives.claims(),
     *hierarchy.claims(),
     *bench.claims(),
+    *dataplanes.claims(),
     *train.claims(),
     ("idle-cpu", "an idle communicator: CPU", "<=", 0.5, "% of a core", idle("cpu_percent")),
     ("idle-threads", "threads of a communicator", "<=", 2, "threads", idle("threads")),

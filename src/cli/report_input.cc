@@ -36,7 +36,7 @@ struct Kind {
 const Kind kKinds[] = {
     {.format = "passing-bench",
      .command = "bench",
-     .texts = {"strategy", "local_domain", "busiest_link", "error"},
+     .texts = {"strategy", "local_domain", "dataplane", "busiest_link", "error"},
      .numbers = {"hosts",
                  "ranks_per_host",
                  "racks",
@@ -58,6 +58,8 @@ const Kind kKinds[] = {
                  "line_ratio",
                  "ceiling_ratio",
                  "cpu_seconds_per_gb",
+                 "machine_cpu_seconds_per_gb",
+                 "program_seconds_per_gb",
                  "busiest_link_bytes",
                  "least_link_bytes"},
      .truths = {"peer", "verified"},

@@ -108,11 +108,12 @@ bool pass_preflight(const Options& options, const Setting& setting) {
 Expected<Started> start_kernel(const Options& options, const Setting& setting) {
   auto started = dataplane::BpfDataplane::start(kernel_options(options, setting));
   if (!started) return tl::unexpected(started.error());
-  Started result{.dataplane = nullptr,
-                 .segmentation = false,
-                 .warnings = (*started)->warnings(),
-                 .description = fmt::format("in the kernel at {} of {}", options.dataplane,
-                                            fmt::join(options.interfaces, ", "))};
+  Started result{
+      .dataplane = nullptr,
+      .segmentation = false,
+      .warnings = (*started)->warnings(),
+      .description = fmt::format("in the kernel at {} of {}; {} instructions verified", options.dataplane,
+                                 fmt::join(options.interfaces, ", "), (*started)->verified_instructions())};
   result.dataplane = std::move(*started);
   return result;
 }

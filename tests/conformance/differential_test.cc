@@ -352,5 +352,15 @@ TEST_P(Differential, LargePacketsAreSummedAlike) {
   EXPECT_GT(pair.counters().results, 500U);
 }
 
+// docs/dataplanes.md, "What the verifier costs": a kernel takes a million, and we promise a fifth of that.
+TEST(Verifier, WalksFewInstructions) {
+  for (const auto& [hook, elements] : {std::pair{Hook::xdp, 704}, {Hook::tc, PASSING_MAX_ELEMENTS}}) {
+    const BpfRunner runner(hook, Family::four,
+                           {.elements = static_cast<std::uint16_t>(elements), .slots = 64});
+    EXPECT_GT(runner.dataplane().verified_instructions(), 1000U);
+    EXPECT_LT(runner.dataplane().verified_instructions(), 200'000U) << to_string(hook);
+  }
+}
+
 }  // namespace
 }  // namespace passing::conformance

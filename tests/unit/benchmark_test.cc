@@ -89,6 +89,25 @@ TEST(Rows, AreComparedRoundByRound) {
   EXPECT_NE(table.find("x gloo"), std::string::npos) << table;
 }
 
+// The same strategy through several switches, side by side.
+TEST(Rows, AreNamedByTheirDataplane) {
+  Row usual = row("passing", {0.1});
+  usual.dataplane = "userspace";
+  Row kernel = row("passing", {0.2});
+  kernel.dataplane = "tc";
+  kernel.samples[0].machine_cpu = 0.08;
+  kernel.samples[0].program = 0.016;
+  EXPECT_EQ(usual.name(), "passing");
+  EXPECT_EQ(kernel.name(), "passing@tc");
+  const auto json = to_json(kernel, {usual, kernel});
+  EXPECT_EQ(json["ratio_to"], (nlohmann::json{{"passing", 0.5}}));
+  EXPECT_EQ(json["dataplane"], "tc");
+  EXPECT_DOUBLE_EQ(json["machine_cpu_seconds_per_gb"], 5);
+  EXPECT_DOUBLE_EQ(json["program_seconds_per_gb"], 1);
+  EXPECT_NE(to_table({usual, kernel}).find("mach s/GB"), std::string::npos);
+  EXPECT_EQ(to_table({usual}).find("mach s/GB"), std::string::npos);
+}
+
 // A record that moved too little is none.
 TEST(Rows, ThatCarriedTooLittle) {
   const Row ours = row("passing", {0.1});

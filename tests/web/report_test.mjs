@@ -8,7 +8,7 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { allStrategies, day, sample, training } from "./sample.mjs";
+import { allStrategies, dataplanes, day, sample, training } from "./sample.mjs";
 
 const passing = process.env.PASSING ?? "build/release/passing";
 const skip = (reason) => {
@@ -122,6 +122,25 @@ const tests = {
         for (const path of paths) assert.ok(seen.has(`${file}/${row}/${path}`), `${path} of result ${row} of file ${file}`);
       }
     }));
+    assert.deepEqual(faults, []);
+    await page.close();
+  },
+
+  async "dataplanes stand side by side, with what the whole machine spent"() {
+    const file = dataplanes();
+    const { page, faults } = await open([file]);
+    for (const kind of ["bandwidth", "link", "cpu", "latency"]) {
+      const [figure, ...more] = await figures(page, kind);
+      assert.equal(more.length, 0, kind);
+      assert.equal((await figure.$$(".bar rect, rect.bar, .bar path")).length, file.results.length, kind);
+      const names = await figure.$$eval("tbody th", (cells) => cells.map((each) => each.textContent));
+      assert.deepEqual(names.sort(), ["passing", "passing@mmsg", "passing@tc", "passing@xdp"], kind);
+    }
+    assert.match(await (await figures(page, "cpu"))[0].textContent(), /the whole machine/);
+    const seen = await compareCells(page, [file]);
+    file.results.forEach((_, row) => {
+      for (const field of ["dataplane", "machine_cpu_seconds_per_gb", "program_seconds_per_gb"]) assert.ok(seen.has(`0/${row}/${field}`), field);
+    });
     assert.deepEqual(faults, []);
     await page.close();
   },

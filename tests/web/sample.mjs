@@ -75,6 +75,15 @@ export function sample({ seed = 1, hosts = [4], ranks = [2], rates = [1e9], size
   };
 }
 
+/** One strategy through every switch there is. */
+export function dataplanes() {
+  const file = sample({ ranks: [1], rates: [0], only: ["passing", "passing", "passing", "passing"] });
+  ["userspace", "mmsg", "tc", "xdp"].forEach((dataplane, i) => Object.assign(file.results[i], {
+    dataplane, machine_cpu_seconds_per_gb: 5 + 3 * i, program_seconds_per_gb: i < 2 ? 0 : 1.5, ratio_to: {},
+  }));
+  return file;
+}
+
 /** What a day of measurements looks like: two cases by size, and scaling. */
 export function day() {
   const sizes = [1e3, 16e3, 64e3, 256e3, 1e6, 4e6, 16e6, 64e6];

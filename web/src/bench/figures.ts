@@ -162,20 +162,46 @@ export function linkFigure(context: Context, all: Row[]): HTMLElement | undefine
   });
 }
 
+const kernel = (row: Row): boolean => row.fields.dataplane === "tc" || row.fields.dataplane === "xdp";
+
 export function cpuFigure(context: Context, all: Row[]): HTMLElement | undefined {
-  const rows = having(having(all, (row) => number(row, "cpu_seconds_per_gb")), (row) => number(row, "bytes"));
+  // What a switch in the kernel costs is nobody's CPU time: beside one, the whole machine counts for all.
+  const whole = all.some(kernel);
+  const field = whole ? "machine_cpu_seconds_per_gb" : "cpu_seconds_per_gb";
+  const rows = having(having(all, (row) => number(row, field)), (row) => number(row, "bytes"));
   if (rows.length === 0) return undefined;
   return build(context, rows, {
     kind: "cpu",
     title: "CPU cost",
-    caption: "CPU seconds of all processes for each GB of tensor; less is better.",
-    columns: [columns.size, columns.cpu],
+    caption: `CPU seconds of ${whole ? "the whole machine" : "all processes"} for each GB of tensor; less is better.`
+      + (rows.some((row) => positive(row, "program_seconds_per_gb")) ? " The tick: of that, the run time of programs in the kernel." : ""),
+    columns: [columns.size, columns.cpu, ...(whole ? [columns.machineCpu, columns.program] : [])],
     sizes: values(rows, "bytes"),
     draw: (shown, width) => drawBars({
       looks: context.looks, label: "CPU seconds per GB", format: (value) => format.plain(value),
       bars: shown.map((row): Bar => {
-        const value = number(row, "cpu_seconds_per_gb")!;
-        return { series: row.series, value, label: `${format.significant(value)} s`, lines: [`${format.significant(value)} s per GB`] };
+        const value = number(row, field)!;
+        return { series: row.series, value, mark: positive(row, "program_seconds_per_gb"), label: `${format.significant(value)} s`, lines: [`${format.significant(value)} s per GB`] };
+      }),
+    }, width),
+  });
+}
+
+/** One operation at a time where that was measured: dataplanes differ most there. */
+export function latencyFigure(context: Context, all: Row[]): HTMLElement | undefined {
+  const rows = all.some(kernel) ? having(having(all, (row) => positive(row, "latency_seconds")), (row) => number(row, "bytes")) : [];
+  if (rows.length === 0) return undefined;
+  return build(context, rows, {
+    kind: "latency",
+    title: "Latency",
+    caption: "Median time from the start of an all-reduce to its end; with several in flight, the wait for those before it counts. Less is better.",
+    columns: [columns.size, columns.latency, columns.inFlight],
+    sizes: values(rows, "bytes"),
+    draw: (shown, width) => drawBars({
+      looks: context.looks, label: "Latency", format: format.secondsTick,
+      bars: shown.map((row): Bar => {
+        const value = number(row, "latency_seconds")!;
+        return { series: row.series, value, label: format.seconds(value), lines: [format.seconds(value)] };
       }),
     }, width),
   });

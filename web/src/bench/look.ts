@@ -40,7 +40,18 @@ const spareSymbols: SymbolType[] = ["wye", "cross", "star", "triangle", "diamond
 const order = ["passing", "auto", "in_network", "ring_hierarchical", "ring", "halving_doubling", "ps_sharded",
   "ps_hierarchical", "ps", "gloo", "gloo_bcube", "gloo_hd", "openmpi", "openmpi_ring"];
 
-const base = (row: Row): string => row.name.replace(/:rack$/, "");
+const base = (row: Row): string => row.name.replace(/@.*$/, "").replace(/:rack$/, "");
+
+// The same strategy through another switch: its colour stays, the shape tells which.
+const dataplanes: Record<string, { symbol: SymbolType; dash: string }> = {
+  mmsg: { symbol: "cross", dash: "2 3" },
+  tc: { symbol: "square", dash: "9 3" },
+  xdp: { symbol: "triangle", dash: "5 2" },
+};
+const through = (row: Row): { symbol: SymbolType; dash: string } | undefined => {
+  const dataplane = row.name.split("@")[1];
+  return dataplane !== undefined && Object.hasOwn(dataplanes, dataplane) ? dataplanes[dataplane] : undefined;
+};
 
 /** The looks of all series of a page, in the order of its legends. */
 export function lookUp(rows: Row[]): Map<string, Look> {
@@ -55,7 +66,7 @@ export function lookUp(rows: Row[]): Map<string, Look> {
   let spare = 0;
   for (const row of sorted) {
     let look = Object.hasOwn(looks, base(row)) ? looks[base(row)]! : undefined;
-    if (look && row.name !== base(row)) look = { ...look, symbol: "wye", width: 1.8 };
+    if (look && row.name !== base(row)) look = { ...look, symbol: "wye", width: 1.8, ...through(row) };
     if (!look) {
       const color = spareColors[spare % spareColors.length]!;
       const symbol = spareSymbols[spare++ % spareSymbols.length]!;

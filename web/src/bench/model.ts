@@ -7,7 +7,8 @@ export interface Row {
   readonly report: number; // which file
   readonly index: number; // which of its results
   readonly fields: Readonly<Record<string, unknown>>;
-  /** The strategy, and whether hosts of a rack sum first: "passing:rack". As in ratio_to. */
+  /** The strategy, whether hosts of a rack sum first, and the switch's dataplane unless it is the usual one: "passing:rack",
+   * "passing@tc". As in ratio_to. */
   readonly name: string;
   readonly peer: boolean;
   /** What is drawn as one line: the name, and which file if several have the same. */
@@ -63,7 +64,8 @@ export function read(reports: Report[]): Bench {
   if (commits.size === sources.length) for (const source of sources) source.name = source.commit;
   const rows = reports.flatMap(({ content }, report) =>
     (content.results as Record<string, unknown>[]).map((fields, index): Row => {
-      const name = text(fields.strategy) + (fields.local_domain === "rack" ? ":rack" : "");
+      const elsewhere = typeof fields.dataplane === "string" && fields.dataplane !== "" && fields.dataplane !== "userspace";
+      const name = text(fields.strategy) + (fields.local_domain === "rack" ? ":rack" : "") + (elsewhere ? `@${fields.dataplane}` : "");
       return { report, index, fields, name, peer: fields.peer === true, series: name };
     }));
   tellApart(rows, sources);

@@ -2,7 +2,7 @@
 import { fresh, h } from "../dom";
 import { legend, Visibility } from "../chart/visibility";
 import type { Page } from "../page";
-import { bandwidthFigure, cpuFigure, limitsName, linkFigure, scalingFigure, timeFigure, type Context } from "./figures";
+import { bandwidthFigure, cpuFigure, latencyFigure, limitsName, linkFigure, scalingFigure, timeFigure, type Context } from "./figures";
 import { lookUp } from "./look";
 import { bandwidthLimit, caseKey, caseTitle, groups, read, values, type Row } from "./model";
 import { origin } from "./origin";
@@ -42,13 +42,14 @@ function scaling(context: Context, along: "hosts" | "ranks_per_host", title: str
 
 function cases(context: Context): Section[] {
   return groups(context.bench.rows, (row) => caseKey(row)).map((rows) => section(caseTitle(rows[0]!), legendOf(context, rows),
-    grid([bandwidthFigure(context, rows), timeFigure(context, rows), linkFigure(context, rows), cpuFigure(context, rows)])));
+    grid([bandwidthFigure(context, rows), timeFigure(context, rows), linkFigure(context, rows), cpuFigure(context, rows),
+      latencyFigure(context, rows)])));
 }
 
 function everything({ bench }: Context): Section {
-  const all = [columns.hosts, columns.ranks, columns.racks, columns.servers, columns.domain, columns.rate, columns.spine, columns.mtu, columns.size,
+  const all = [columns.hosts, columns.ranks, columns.racks, columns.servers, columns.domain, columns.dataplane, columns.rate, columns.spine, columns.mtu, columns.size,
     columns.median, columns.min, columns.max, columns.latency, columns.repeat, columns.inFlight, columns.samples, columns.bandwidth, columns.lineRatio,
-    columns.ceilingRatio, columns.limit, columns.limitRatio, columns.cpu, columns.busiest, columns.busiestTensors,
+    columns.ceilingRatio, columns.limit, columns.limitRatio, columns.cpu, columns.machineCpu, columns.program, columns.busiest, columns.busiestTensors,
     columns.busiestLink, columns.least, columns.verified, columns.error, ...ratioColumns(bench.rows)];
   return section("Every result", h("div", { class: "card", id: "everything" },
     h("details", {}, h("summary", {}, "Table", h("span", { class: "count" }, ` ${bench.rows.length}`)),

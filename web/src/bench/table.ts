@@ -13,7 +13,7 @@ export interface Column {
 
 const limited = (show: (value: number) => string) => (value: number): string => (value === 0 ? format.dash : show(value));
 
-const words = new Set(["local_domain", "busiest_link", "error", "mode", "model", "gpu"]);
+const words = new Set(["local_domain", "dataplane", "busiest_link", "error", "mode", "model", "gpu"]);
 
 /** Every field of a result: how it is called and written. */
 export const columns = {
@@ -38,7 +38,10 @@ export const columns = {
   bandwidth: { title: "Bandwidth", field: "algorithm_bandwidth", show: (value) => format.speed(8 * value) },
   lineRatio: { title: "Of the link rate", field: "line_ratio", show: limited(format.percent) },
   ceilingRatio: { title: "Of the ceiling", field: "ceiling_ratio", show: limited(format.percent) },
+  dataplane: { title: "Dataplane", field: "dataplane" },
   cpu: { title: "CPU per GB", field: "cpu_seconds_per_gb", show: format.seconds },
+  machineCpu: { title: "Whole machine per GB", field: "machine_cpu_seconds_per_gb", show: format.seconds },
+  program: { title: "In programs per GB", field: "program_seconds_per_gb", show: limited(format.seconds) },
   busiest: { title: "Busiest link", field: "busiest_link_bytes", show: format.bytes },
   busiestLink: { title: "Which link", field: "busiest_link" },
   busiestTensors: {
