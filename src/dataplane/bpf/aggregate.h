@@ -14,7 +14,7 @@ struct work {
   struct found found;
   uint32_t type; /* of the packet */
   uint32_t words;
-  uint32_t keep; /* see sum_up() */
+  uint32_t which; /* version of the slot */
   uint32_t step;
   struct answer {
     uint32_t send;
@@ -74,9 +74,9 @@ INLINE enum step decide(const struct passing_bpf_version* version, const struct 
   return words == version->count ? STEP_ADD : STEP_WRONG_COUNT;
 }
 
-/* Adds `words` words of payload to the sums, or puts them there where `keep` is 0. In strides of eight with
- * one check each: the verifier walks every stride, and a check per word would cost a third of the time. */
-INLINE void sum_up(uint32_t* total, uint32_t words, uint32_t keep, const void* payload, const void* end) {
+/* Adds `words` words of payload to the sums. In strides of eight with one check each: the verifier walks
+ * every stride, and a check per word would cost a third of the time. */
+INLINE void add_payload(uint32_t* total, uint32_t words, const void* payload, const void* end) {
   const uint32_t strides = words / 8;
 #pragma clang loop unroll(disable)
   for (uint32_t i = 0; i < settings.elements / 8; ++i) {
@@ -85,7 +85,7 @@ INLINE void sum_up(uint32_t* total, uint32_t words, uint32_t keep, const void* p
     if ((const void*)(from + 8) > end) break;
     uint32_t* to = total + 8 * i;
 #pragma unroll
-    for (int k = 0; k < 8; ++k) to[k] = (to[k] & keep) + from[k];
+    for (int k = 0; k < 8; ++k) to[k] += from[k];
   }
   const uint32_t rest = words & ~7U;
 #pragma clang loop unroll(disable)
@@ -95,7 +95,31 @@ INLINE void sum_up(uint32_t* total, uint32_t words, uint32_t keep, const void* p
     if (at >= words || at >= settings.elements) break;
     const uint32_t* from = payload + 4 * at;
     if ((const void*)(from + 1) > end) break;
-    total[at] = (total[at] & keep) + *from;
+    total[at] += *from;
+  }
+}
+
+/* The same for the first contribution, which only has to be kept: two words at a time. */
+INLINE void copy_payload(uint32_t* total, uint32_t words, const void* payload, const void* end) {
+  const uint32_t strides = words / 8;
+#pragma clang loop unroll(disable)
+  for (uint32_t i = 0; i < settings.elements / 8; ++i) {
+    if (i >= strides) break;
+    const uint64_t* from = payload + 32 * i;
+    if ((const void*)(from + 4) > end) break;
+    uint64_t* to = (uint64_t*)(total + 8 * i);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) to[k] = from[k];
+  }
+  const uint32_t rest = words & ~7U;
+#pragma clang loop unroll(disable)
+  for (uint32_t k = 0; k < 7; ++k) {
+    uint32_t at = rest + k;
+    SAME_REGISTER(at);
+    if (at >= words || at >= settings.elements) break;
+    const uint32_t* from = payload + 4 * at;
+    if ((const void*)(from + 1) > end) break;
+    total[at] = *from;
   }
 }
 
@@ -206,10 +230,10 @@ INLINE void aggregate(void* data, void* end, struct work* work, uint32_t interfa
   const uint32_t sequence = bpf_ntohl(header->sequence);
   const uint32_t lane = header->lane;
   const uint32_t in_lap = sequence & (2 * job->slots - 1);
-  const uint32_t which = in_lap >= job->slots;
+  work->which = in_lap >= job->slots;
   const uint32_t slot_at = job->first_slot + lane * job->slots + (in_lap & (job->slots - 1));
   struct slot* slot = bpf_map_lookup_elem(&slots, &slot_at);
-  const uint32_t sums_at = 2 * slot_at + which;
+  const uint32_t sums_at = 2 * slot_at + AGAIN(work->which);
   uint32_t* total = bpf_map_lookup_elem(&sums, &sums_at);
   if (slot == 0 || total == 0) return;
   learn(place, job, lane, interface, data);
@@ -220,17 +244,16 @@ INLINE void aggregate(void* data, void* end, struct work* work, uint32_t interfa
   const uint32_t word = bpf_ntohs(header->word);
   const uint32_t member = bpf_ntohs(header->member);
   const uint64_t bit = 1ULL << (member & 63);
-  const int abort = AGAIN(work->type) == PASSING_ABORT;
   if (AGAIN(work->type) != PASSING_STATUS_REQUEST && (header->flags & PASSING_FLAG_AGAIN) != 0)
     count(all, PASSING_BPF_RETRANSMISSIONS, 1);
   answer->lane = lane;
 
   /* Under the lock no helper may be called, and there is one way out. */
-  struct passing_bpf_version* version = &slot->version[which & 1];
+  struct passing_bpf_version* version = &slot->version[AGAIN(work->which) & 1];
   bpf_spin_lock(&slot->lock);
   work->step = decide(version, job, AGAIN(work->type), sequence, tag, AGAIN(work->words), bit);
-  work->keep = ~0U;
   if (AGAIN(work->step) == STEP_OPEN) {
+    const int abort = AGAIN(work->type) == PASSING_ABORT;
     version->bitmap = abort ? 0 : bit;
     version->installation = job->installation;
     version->sequence = sequence;
@@ -240,18 +263,15 @@ INLINE void aggregate(void* data, void* end, struct work* work, uint32_t interfa
     version->first = member;
     version->second = abort ? member : 0;
     version->poison = abort ? PASSING_SLOT_ABORTED : PASSING_SLOT_ABSENT;
-    work->keep = 0;
+    copy_payload(total, AGAIN(work->words), header + 1, end); /* of an ABORT there is none */
   } else if (AGAIN(work->step) == STEP_ADD) {
     if (word > version->word) version->word = word;
     version->bitmap |= bit;
-  } else {
-    if (AGAIN(work->step) == STEP_POISON) {
-      version->poison = abort ? PASSING_SLOT_ABORTED : PASSING_SLOT_DISAGREEMENT;
-      version->second = member;
-    }
-    work->words = 0;
+    add_payload(total, AGAIN(work->words), header + 1, end);
+  } else if (AGAIN(work->step) == STEP_POISON) {
+    version->poison = AGAIN(work->type) == PASSING_ABORT ? PASSING_SLOT_ABORTED : PASSING_SLOT_DISAGREEMENT;
+    version->second = member;
   }
-  sum_up(total, AGAIN(work->words), AGAIN(work->keep), header + 1, end);
   const int complete = version->bitmap == job->everyone;
   const int held = version->installation == job->installation && version->sequence == sequence;
   answer->bitmap = held ? version->bitmap : 0;
