@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <set>
 
 #include "conformance/bpf_dataplane.h"
 #include "wire/packet.h"
@@ -107,7 +108,7 @@ class LiveDataplane : public Dataplane {
 
   void depart(std::uint32_t job, std::uint32_t epoch, std::uint16_t member) override {
     dataplane_->depart(job, epoch, member);
-    ++departed_[job];
+    departed_[job].insert(member);
   }
 
   std::optional<Sent> handle(const Address& from, const std::vector<std::byte>& packet) override {
@@ -151,6 +152,8 @@ class LiveDataplane : public Dataplane {
           PASSING_ASSERT(member % kPorts == p && got->to == as_ipv4(to));
           PASSING_ASSERT(got->to_mac == mac_of(to) && got->from_mac == kSwitchMac);
           PASSING_ASSERT(!sent || sent->bytes == got->payload);
+          const auto gone = departed_.find(header_of({.to = {}, .bytes = got->payload}).job);
+          PASSING_ASSERT(gone == departed_.end() || gone->second.count(member) == 0);
           sent = Sent{.to = member, .bytes = std::move(got->payload)};
           // Who has left, or has not been heard yet, gets none: the rest comes at once.
           if (wants_fewer(*sent)) deadline = std::min(deadline, Clock::now() + milliseconds(30));
@@ -181,7 +184,7 @@ class LiveDataplane : public Dataplane {
 
   std::unique_ptr<dataplane::BpfDataplane> dataplane_;
   std::vector<std::unique_ptr<End>> ends_;
-  std::map<std::uint32_t, unsigned> departed_;
+  std::map<std::uint32_t, std::set<std::uint16_t>> departed_;  // by job
 };
 
 }  // namespace

@@ -25,12 +25,16 @@ class SocketDataplane : public Dataplane {
     std::vector<net::SocketAddress> members;
     for (const Address& address : spec.addresses) members.push_back(socket_of(address).local());
     auto installed = dataplane_->install(spec, members);
-    if (installed) jobs_[spec.job] = spec;
+    if (installed) {
+      jobs_[spec.job] = spec;
+      departed_[spec.job] = 0;
+    }
     return installed;
   }
 
   void depart(std::uint32_t job, std::uint32_t epoch, std::uint16_t member) override {
     dataplane_->depart(job, epoch, member);
+    ++departed_[job];
   }
 
   std::optional<Sent> handle(const Address& from, const std::vector<std::byte>& packet) override {
@@ -49,17 +53,14 @@ class SocketDataplane : public Dataplane {
         sent = Sent{.to = member_of(at), .bytes = {answer.begin(), answer.end()}};
       });
     }
-    // One copy goes to the sender unless the job has but one member: then "all" is meant by a first result.
     if (sent) {
       wire::Header header;
       PASSING_ASSERT(wire::parse(sent->bytes, wire::Direction::to_member, PASSING_MAX_ELEMENTS, header) ==
                      wire::Drop::none);
       const std::size_t members = jobs_.at(header.job).members;
       const bool again = (header.flags & PASSING_FLAG_AGAIN) != 0 || header.type == wire::Type::status;
-      if (copies > 1 || (members == 1 && !again)) {
-        PASSING_ASSERT(copies == members);
-        sent->to.reset();
-      }
+      PASSING_ASSERT(copies == (again ? 1 : members - departed_[header.job]));
+      if (!again) sent->to.reset();
     }
     return sent;
   }
@@ -91,6 +92,7 @@ class SocketDataplane : public Dataplane {
   bool segmentation_;
   std::unique_ptr<dataplane::UserspaceDataplane> dataplane_;
   std::map<std::uint32_t, dataplane::JobSpec> jobs_;
+  std::map<std::uint32_t, std::size_t> departed_;  // members, by job
   std::map<std::pair<std::array<std::uint8_t, 16>, std::uint16_t>, net::UdpSocket> sockets_;
 };
 

@@ -12,11 +12,11 @@ import unittest
 from harness import PASSING
 
 # What docs/benchmarks.md and the report rely on.
-FIELDS = {"strategy": str, "peer": bool, "hosts": int, "ranks_per_host": int, "racks": int, "servers": int, "local_domain": str,
+FIELDS = {"strategy": str, "peer": bool, "hosts": int, "ranks_per_host": int, "racks": int, "servers": int, "local_domain": str, "dataplane": str,
           "rate_bps": (int, float), "spine_rate_bps": (int, float), "mtu": int, "bytes": int, "repeat": int, "in_flight": int,
           "samples": int, "median_seconds": float, "min_seconds": float, "max_seconds": float, "latency_seconds": float,
           "algorithm_bandwidth": float, "line_ratio": (int, float), "ceiling_ratio": (int, float), "limit_seconds": (int, float),
-          "limit_ratio": (int, float), "cpu_seconds_per_gb": float, "busiest_link_bytes": float, "busiest_link": str,
+          "limit_ratio": (int, float), "cpu_seconds_per_gb": float, "machine_cpu_seconds_per_gb": (int, float), "program_seconds_per_gb": (int, float), "busiest_link_bytes": float, "busiest_link": str,
           "least_link_bytes": (int, float), "verified": bool, "ratio_to": dict}
 
 
@@ -52,6 +52,21 @@ class Bench(unittest.TestCase):
                  if row["strategy"] == strategy and all(row[name] == value for name, value in values.items())]
         self.assertEqual(len(found), 1, (strategy, values))
         return found[0]
+
+    def test_dataplanes_side_by_side(self):
+        result = self.bench("--hosts", "2", "--rate", "none", "--sizes", "4K,1M", "--samples", "1", "--repeat", "4", "--profile",
+                            "--strategies", "passing,ring", "--peers", "none", "--dataplane", "userspace,mmsg,tc,xdp")
+        self.assertIn("mach s/GB", result.stdout)
+        self.assertEqual(len(self.results["results"]), 2 * 5)
+        for dataplane in ("userspace", "mmsg", "tc", "xdp"):
+            for size in (4000, 1_000_000):
+                row = self.row("passing", dataplane=dataplane, bytes=size)
+                self.assertTrue(row["verified"])
+                self.assertEqual(row["program_seconds_per_gb"] > 0, dataplane in ("tc", "xdp"))
+                self.assertIn("passing@tc" if dataplane != "tc" else "passing", row["ratio_to"])
+        self.assertEqual(self.row("ring", bytes=4000)["dataplane"], "")
+        said = self.bench("--dataplane", "tc,xdp", "--mtu", "9000", status=2)
+        self.assertIn("XDP takes frames of one buffer, up to 3500", said.stderr)
 
     def test_every_contender(self):
         ours = ["passing", "auto", "ring_hierarchical", "ring", "halving_doubling", "in_network", "ps", "ps_hierarchical", "ps_sharded"]

@@ -5,7 +5,30 @@ Old text must occur exactly once in the file. The test is an executable and a gt
 
 SEEDS = ("simulation", "*EndExactlyAsTheyMust/*")
 
+DIFFERENTIAL = ("bpf", "*NoPacketIsTreatedOtherwise*/tc_ipv4")
+
 MUTANTS = [
+    # The dataplane in the kernel.
+    ("kernel-skips-the-key", "src/dataplane/bpf/aggregate.h",
+     "  if (bpf_be64_to_cpu(key) != known->key) return PASSING_BPF_WRONG_KEY;\n", "", DIFFERENTIAL),
+    ("kernel-takes-any-source", "src/dataplane/bpf/aggregate.h",
+     " || !same_address(pinned->ip, found->ip)", "", ("conformance", "*tc_ipv4_2_5_source_is_pinned*")),
+    ("kernel-counts-a-duplicate", "src/dataplane/bpf/aggregate.h",
+     "if ((version->bitmap & bit) != 0) return STEP_DUPLICATE;", "", ("conformance", "*xdp_ipv6_4_2_a_duplicate_is_not_added")),
+    ("kernel-leaves-out-the-rest-of-a-stride", "src/dataplane/bpf/aggregate.h",
+     "    total[at] += *from;\n", "", DIFFERENTIAL),
+    ("kernel-reuses-an-incomplete-version", "src/dataplane/bpf/aggregate.h",
+     "sequence == version->sequence + lap && complete && !poisoned", "sequence == version->sequence + lap && !poisoned",
+     ("conformance", "*tc_ipv4_4_2_the_next_lap_opens_only*")),
+    ("kernel-believes-a-length-below-its-header", "src/dataplane/bpf/packet.h",
+     "    if (payload < sizeof *ip) return 0;\n", "", ("bpf", "*NoDamagedFrame*/xdp_ipv4")),
+    ("kernel-takes-damaged-headers", "src/dataplane/bpf/packet.h",
+     " || header_sum(ip) != 0xFFFF", "", ("bpf", "*NoDamagedFrame*/xdp_ipv4")),
+    ("kernel-sends-every-copy-to-the-first-member", "src/dataplane/bpf/passing.bpf.c",
+     "    copy->next = m + 1;\n", "    copy->next = 0;\n", ("conformance", "*xdp_veth_*64*")),
+    ("kernel-answers-who-has-left", "src/dataplane/bpf/aggregate.h",
+     "  if ((job->departed >> (member & 63) & 1) != 0) return 0;\n", "", ("conformance", "*tc_veth_3_who_has_left_is_sent_nothing")),
+
     # The dataplane.
     ("skip-epoch-check", "src/dataplane/aggregator.cc",
      "if (header.epoch != spec.epoch) return Drop::wrong_epoch;", "",
