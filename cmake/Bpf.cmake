@@ -15,10 +15,10 @@ function(bpf_skeleton source name output)
   set(stripped ${output}/${name}.stripped.bpf.o)
   # Debug information becomes the types that the kernel asks for; the rest of it is not embedded.
   add_custom_command(OUTPUT ${output}/${name}.skel.h
-    COMMAND ${CLANG_BPF} -O2 -g -Wall -Wextra -Werror -target bpf -mcpu=v3
+    COMMAND ${CLANG_BPF} -O2 -g -Wall -Wextra $<$<BOOL:${PASSING_WERROR}>:-Werror> -target bpf -mcpu=v3
       -I/usr/include/${CMAKE_LIBRARY_ARCHITECTURE} -MD -MF ${object}.d -MT ${output}/${name}.skel.h
       -c ${source} -o ${object}
     COMMAND ${LLVM_STRIP} -g ${object} -o ${stripped}
     COMMAND ${BPFTOOL} gen skeleton ${stripped} name ${name}_bpf > ${output}/${name}.skel.h
-    DEPENDS ${source} DEPFILE ${object}.d VERBATIM)
+    DEPENDS ${source} DEPFILE ${object}.d COMMAND_EXPAND_LISTS VERBATIM)
 endfunction()
