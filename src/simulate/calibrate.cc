@@ -60,21 +60,27 @@ double& efficiency_of(Calibration& calibration, const Strategy& strategy) {
                                       : calibration.mesh_efficiency;
 }
 
-// Of those that are bound by bytes: what links would need, over what was needed.
+// Of the large ones, which are bound by bytes: what links would need, over what was needed.
 void find_efficiencies(const std::vector<Measured>& measured, const Cluster& like, Calibration& found) {
   for (const char* family : {"passing", "ring", "ps"}) {
-    std::vector<double> seen;
-    const Strategy one{family};
+    double& efficiency = efficiency_of(found, {family});
+    std::vector<const Measured*> rows;
+    double largest = 0;
     for (const Measured& each : measured) {
-      if (&efficiency_of(found, each.strategy) != &efficiency_of(found, one)) continue;
-      const auto layout = lay_out(cluster_of(each, like), each.hosts * each.ranks);
-      if (!layout) continue;
-      const Parts parts = parts_of(each.strategy, *layout, each.bytes);
-      const double latency = parts.between + (each.in_flight == 1 ? parts.last : 0);
-      if (parts.bytes == 0 || parts.bus || latency > 0.2 * each.seconds) continue;
-      seen.push_back(std::clamp(parts.bytes / (each.seconds - latency), 0.01, 1.0));
+      if (&efficiency_of(found, each.strategy) != &efficiency) continue;
+      rows.push_back(&each);
+      largest = std::max(largest, each.bytes);
     }
-    if (!seen.empty()) efficiency_of(found, one) = median(seen);
+    std::vector<double> seen;
+    for (const Measured* each : rows) {
+      const auto layout = lay_out(cluster_of(*each, like), each->hosts * each->ranks);
+      if (!layout || each->bytes < largest / 4) continue;
+      const Parts parts = parts_of(each->strategy, *layout, each->bytes);
+      const double latency = parts.between + (each->in_flight == 1 ? parts.last : 0);
+      if (parts.bytes == 0 || parts.bus || latency > 0.2 * each->seconds) continue;
+      seen.push_back(std::clamp(parts.bytes / (each->seconds - latency), 0.01, 1.0));
+    }
+    if (!seen.empty()) efficiency = median(seen);
   }
 }
 

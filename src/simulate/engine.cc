@@ -6,8 +6,8 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "simulate/grid.h"
@@ -24,6 +24,7 @@ bool write_all(int to, const Timing& timing) {
 Expected<Run> Run::start(const Scenario& scenario) {
   int ends[2];
   if (pipe(ends) != 0) return fail(ErrorCode::no_capacity, fmt::format("pipe: {}", std::strerror(errno)));
+  std::fflush(nullptr);  // SimGrid flushes at its end, and would write what was ours once more
   const pid_t child = fork();
   if (child < 0) {
     const int reason = errno;
