@@ -23,6 +23,7 @@ sys.dont_write_bytecode = True
 import bench
 import collectives
 import hierarchy
+import simulate
 import train
 from lab import CEILING, ROOT, ROUNDS, in_lab, median_seconds, peer, slowest_total
 
@@ -201,6 +202,7 @@ CLAIMS = [
     *hierarchy.claims(),
     *bench.claims(),
     *train.claims(),
+    *simulate.claims(),
     ("idle-cpu", "an idle communicator: CPU", "<=", 0.5, "% of a core", idle("cpu_percent")),
     ("idle-threads", "threads of a communicator", "<=", 2, "threads", idle("threads")),
     ("switch-memory", "memory of a switch with the default slots", "<", 64, "MB", switch_memory),

@@ -84,6 +84,18 @@ void find_efficiencies(const std::vector<Measured>& measured, const Cluster& lik
   }
 }
 
+// Who was not measured is taken for as good as the others: all use the same hosts and links.
+void borrow_efficiencies(Calibration& found) {
+  std::vector<double> known;
+  for (const double each : {found.switch_efficiency, found.mesh_efficiency, found.server_efficiency}) {
+    if (each > 0) known.push_back(each);
+  }
+  if (known.empty()) return;
+  for (double* each : {&found.switch_efficiency, &found.mesh_efficiency, &found.server_efficiency}) {
+    if (*each == 0) *each = median(known);
+  }
+}
+
 // From those that wait for every operation: what is left when bytes are taken off.
 void find_latencies(const std::vector<Measured>& measured, const Cluster& like, Calibration& found) {
   std::vector<double> message;
@@ -201,6 +213,7 @@ Expected<Calibration> calibrate(const std::vector<Measured>& measured, const Clu
       found.message_us < 0 && found.round_trip_us < 0)
     return fail(ErrorCode::invalid_argument,
                 "--calibrate: nothing in it tells of links: measure 1 MB or more on several hosts");
+  borrow_efficiencies(found);
   return found;
 }
 
