@@ -95,7 +95,11 @@ Expected<Variation> variation_of(const std::string& text) {
     const double first = value_of(*what, part.substr(0, dots));
     const double last = dots == std::string::npos ? first : value_of(*what, part.substr(dots + 2));
     if (!(first <= last)) return wrong();
-    for (double value = first; value < last; value *= 2) made.values.push_back(value);
+    double value = first;
+    while (value < last) {
+      made.values.push_back(value);
+      value *= 2;
+    }
     made.values.push_back(last);
     at = comma + 1;
   }

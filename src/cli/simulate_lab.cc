@@ -24,13 +24,15 @@ using simulate::Measured;
 
 Expected<void> run_program(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const std::string& each : command) arguments.push_back(const_cast<char*>(each.c_str()));
   arguments.push_back(nullptr);
   pid_t child = 0;
   if (const int error = posix_spawn(&child, arguments[0], nullptr, nullptr, arguments.data(), environ);
-      error != 0)
+      error != 0) {
     return fail(ErrorCode::unreachable,
                 fmt::format("{} cannot be started: {}", command[0], std::strerror(error)));
+  }
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }

@@ -62,9 +62,10 @@ int run(const SimulateOptions& options) {
   const auto cluster = cluster_for(options, json);
   if (!cluster) return fail_with(cluster.error().message, kBadInput);
   if (options.validate || !options.against.empty()) {
-    if (const auto ended = validate(options, *cluster, json); !ended)
+    if (const auto ended = validate(options, *cluster, json); !ended) {
       return fail_with(ended.error().message,
                        ended.error().code == ErrorCode::invalid_argument ? kBadInput : kFailed);
+    }
     return 0;
   }
   const auto questions = questions_of(options, *cluster);

@@ -210,9 +210,10 @@ Expected<Calibration> calibrate(const std::vector<Measured>& measured, const Clu
     find_efficiencies(measured, again, found);
   }
   if (found.switch_efficiency + found.mesh_efficiency + found.server_efficiency == 0 &&
-      found.message_us < 0 && found.round_trip_us < 0)
+      found.message_us < 0 && found.round_trip_us < 0) {
     return fail(ErrorCode::invalid_argument,
                 "--calibrate: nothing in it tells of links: measure 1 MB or more on several hosts");
+  }
   borrow_efficiencies(found);
   return found;
 }

@@ -14,129 +14,10 @@
 #include <sstream>
 #include <vector>
 
-#include "wire/wire.h"
+#include "simulate/cluster_keys.h"
 
 namespace passing::simulate {
 namespace {
-
-constexpr double kMost = 1e9;
-
-// What a file may say, where it goes, and in which range it must be.
-struct Key {
-  const char* table;
-  const char* name;
-  unsigned Cluster::*whole = nullptr;
-  double Cluster::*real = nullptr;
-  double least = 0;
-  double most = kMost;
-  bool required = false;
-
-  std::string full() const { return fmt::format("{}.{}", table, name); }
-  std::string expected() const {
-    return whole != nullptr ? fmt::format("a whole number from {:g} to {:g}", least, most)
-                            : fmt::format("a number from {:g} to {:g}", least, most);
-  }
-};
-
-constexpr double kSlowest = 1e-3;  // Gbit/s
-
-const std::vector<Key>& keys() {
-  static const std::vector<Key> all = {
-      {.table = "hosts",
-       .name = "count",
-       .whole = &Cluster::hosts,
-       .least = 1,
-       .most = 1 << 20,
-       .required = true},
-      {.table = "hosts",
-       .name = "gpus_per_host",
-       .whole = &Cluster::gpus_per_host,
-       .least = 1,
-       .most = 64,
-       .required = true},
-      {.table = "hosts",
-       .name = "in_host_gbps",
-       .real = &Cluster::in_host_gbps,
-       .least = kSlowest,
-       .most = 1e6,
-       .required = true},
-      {.table = "hosts",
-       .name = "nic_gbps",
-       .real = &Cluster::nic_gbps,
-       .least = kSlowest,
-       .most = 1e6,
-       .required = true},
-      {.table = "racks",
-       .name = "hosts_per_rack",
-       .whole = &Cluster::hosts_per_rack,
-       .least = 1,
-       .most = 1 << 20,
-       .required = true},
-      {.table = "racks",
-       .name = "oversubscription",
-       .real = &Cluster::oversubscription,
-       .least = 0.01,
-       .most = 1000,
-       .required = true},
-      {.table = "switch", .name = "slots", .whole = &Cluster::slots, .least = 1, .most = 1 << 30},
-      {.table = "switch", .name = "members", .whole = &Cluster::members, .least = 2, .most = 65536},
-      {.table = "switch",
-       .name = "elements_per_packet",
-       .whole = &Cluster::elements_per_packet,
-       .least = 1,
-       .most = PASSING_BLOCK_ELEMENTS},
-      {.table = "switch",
-       .name = "overhead_bytes",
-       .whole = &Cluster::packet_overhead,
-       .least = 0,
-       .most = 10000},
-      {.table = "switch",
-       .name = "ingest_gbps",
-       .real = &Cluster::ingest_gbps,
-       .least = kSlowest,
-       .most = 1e9},
-      {.table = "servers", .name = "count", .whole = &Cluster::servers, .least = 1, .most = 1 << 16},
-      {.table = "servers", .name = "nic_gbps", .real = &Cluster::server_gbps, .least = kSlowest, .most = 1e6},
-      {.table = "latency", .name = "message_us", .real = &Cluster::message_us, .most = 1e6, .required = true},
-      {.table = "latency", .name = "in_host_us", .real = &Cluster::in_host_us, .most = 1e6, .required = true},
-      {.table = "latency", .name = "round_trip_us", .real = &Cluster::round_trip_us, .most = 1e6},
-      {.table = "latency", .name = "level_us", .real = &Cluster::level_us, .most = 1e6},
-      {.table = "transport",
-       .name = "payload_bytes",
-       .whole = &Cluster::payload_bytes,
-       .least = 1,
-       .most = 65536},
-      {.table = "transport",
-       .name = "overhead_bytes",
-       .whole = &Cluster::payload_overhead,
-       .least = 0,
-       .most = 10000},
-      {.table = "transport", .name = "in_flight", .whole = &Cluster::in_flight, .least = 1, .most = 1024},
-      {.table = "transport",
-       .name = "switch_efficiency",
-       .real = &Cluster::switch_efficiency,
-       .least = 0.01,
-       .most = 1},
-      {.table = "transport",
-       .name = "mesh_efficiency",
-       .real = &Cluster::mesh_efficiency,
-       .least = 0.01,
-       .most = 1},
-      {.table = "transport",
-       .name = "server_efficiency",
-       .real = &Cluster::server_efficiency,
-       .least = 0.01,
-       .most = 1},
-      {.table = "straggler", .name = "host", .whole = &Cluster::straggler_host, .least = 0, .most = 1 << 20},
-      {.table = "straggler",
-       .name = "compute_factor",
-       .real = &Cluster::compute_factor,
-       .least = 1,
-       .most = 1000},
-      {.table = "straggler", .name = "link_factor", .real = &Cluster::link_factor, .least = 1, .most = 1000},
-  };
-  return all;
-}
 
 constexpr const char* kPlacements = R"("none", "spine" or "tree")";
 
@@ -149,7 +30,7 @@ class Reader {
     Cluster cluster;
     if (auto named = read_name(cluster); !named) return tl::unexpected(named.error());
     if (auto placed = read_placement(cluster); !placed) return tl::unexpected(placed.error());
-    for (const Key& key : keys()) {
+    for (const Key& key : cluster_keys()) {
       if (auto done = read_key(key, cluster); !done) return tl::unexpected(done.error());
     }
     if (auto fits = check_tables(cluster); !fits) return tl::unexpected(fits.error());
@@ -167,20 +48,23 @@ class Reader {
   /// Values that are right by themselves, but not together.
   static std::vector<Misfit> misfits(const Cluster& c) {
     std::vector<Misfit> found;
-    if (c.hosts_per_rack > c.hosts)
+    if (c.hosts_per_rack > c.hosts) {
       found.push_back(
           {"racks", "hosts_per_rack",
            fmt::format("is {}, but hosts.count is {}: expected at most as many", c.hosts_per_rack, c.hosts)});
-    if (c.placement == Placement::tree && c.hosts_per_rack > c.members)
+    }
+    if (c.placement == Placement::tree && c.hosts_per_rack > c.members) {
       found.push_back(
           {"racks", "hosts_per_rack",
            fmt::format("is {}, but a switch takes switch.members = {}: expected at most as many, so that the "
                        "switch of a rack can sum it",
                        c.hosts_per_rack, c.members)});
-    if (c.has_straggler() && c.straggler_host >= c.hosts)
+    }
+    if (c.has_straggler() && c.straggler_host >= c.hosts) {
       found.push_back({"straggler", "host",
                        fmt::format("is {}, but hosts.count is {}: expected a host from 0 to {}",
                                    c.straggler_host, c.hosts, c.hosts - 1)});
+    }
     return found;
   }
 
@@ -201,7 +85,7 @@ class Reader {
   // Whatever nobody knows, with what there is.
   Expected<void> check_names() const {
     std::map<std::string, std::vector<std::string>> tables;
-    for (const Key& key : keys()) tables[key.table].emplace_back(key.name);
+    for (const Key& key : cluster_keys()) tables[key.table].emplace_back(key.name);
     tables["switch"].emplace_back("placement");
     for (const auto& [name, node] : file_) {
       const std::size_t line = node.source().begin.line;
@@ -210,6 +94,7 @@ class Reader {
       const auto found = tables.find(text);
       if (found == tables.end()) {
         std::vector<std::string> names;
+        names.reserve(tables.size());
         for (const auto& each : tables) names.push_back("[" + each.first + "]");
         return refuse(line, fmt::format("{}: unknown key; expected name, or one of the tables {}", text,
                                         fmt::join(names, ", ")));
@@ -237,19 +122,21 @@ class Reader {
   Expected<void> read_placement(Cluster& cluster) const {
     const toml::table* where = table("switch");
     const toml::node* node = where == nullptr ? nullptr : where->get("placement");
-    if (node == nullptr)
+    if (node == nullptr) {
       return refuse(line_of("switch", "placement"),
                     fmt::format("switch.placement is missing: expected {}", kPlacements));
+    }
     const std::string text = node->is_string() ? node->ref<std::string>() : "";
-    if (text == "none")
+    if (text == "none") {
       cluster.placement = Placement::none;
-    else if (text == "spine")
+    } else if (text == "spine") {
       cluster.placement = Placement::spine;
-    else if (text == "tree")
+    } else if (text == "tree") {
       cluster.placement = Placement::tree;
-    else
+    } else {
       return refuse(node->source().begin.line,
                     fmt::format("switch.placement is {}: expected {}", shown(*node), kPlacements));
+    }
     return {};
   }
 
@@ -273,10 +160,11 @@ class Reader {
       return refuse(node->source().begin.line,
                     fmt::format("{} is {}: expected {}", key.full(), shown(*node), key.expected()));
     }
-    if (key.whole != nullptr)
+    if (key.whole != nullptr) {
       cluster.*key.whole = static_cast<unsigned>(value);
-    else
+    } else {
       cluster.*key.real = value;
+    }
     return {};
   }
 
@@ -285,25 +173,29 @@ class Reader {
     const toml::table* switches = table("switch");
     for (const char* name : {"slots", "members", "elements_per_packet", "overhead_bytes", "ingest_gbps"}) {
       const bool there = switches->get(name) != nullptr;
-      if (cluster.placement == Placement::none && there)
+      if (cluster.placement == Placement::none && there) {
         return refuse(
             line_of("switch", name),
             fmt::format(
                 R"(switch.{} contradicts switch.placement = "none": expected no such key, or a placement)",
                 name));
+      }
       const bool needed = std::string_view(name) == "slots" || std::string_view(name) == "members";
-      if (cluster.placement != Placement::none && needed && !there)
+      if (cluster.placement != Placement::none && needed && !there) {
         return refuse(line_of("switch", name),
                       fmt::format("switch.{} is missing: expected a whole number", name));
+      }
     }
     const toml::table* latency = table("latency");
-    if (cluster.placement != Placement::none && latency->get("round_trip_us") == nullptr)
+    if (cluster.placement != Placement::none && latency->get("round_trip_us") == nullptr) {
       return refuse(line_of("latency", "round_trip_us"),
                     "latency.round_trip_us is missing: expected a number from 0 on");
+    }
     const toml::table* servers = table("servers");
-    if (servers != nullptr && servers->get("count") == nullptr)
+    if (servers != nullptr && servers->get("count") == nullptr) {
       return refuse(line_of("servers", "count"),
                     "servers.count is missing: expected a whole number from 1 on");
+    }
     const toml::table* straggler = table("straggler");
     if (straggler != nullptr && straggler->get("host") == nullptr)
       return refuse(line_of("straggler", "host"), "straggler.host is missing: expected the number of a host");
@@ -318,10 +210,11 @@ class Reader {
 
 Expected<Cluster> read_cluster(const std::string& path) {
   std::ifstream file(path);
-  if (!file)
+  if (!file) {
     return fail(ErrorCode::invalid_argument,
                 fmt::format("{} cannot be read ({}): docs/simulation.md says what a cluster file is", path,
                             std::strerror(errno)));
+  }
   try {
     return Reader(path, toml::parse(file, path)).read();
   } catch (const toml::parse_error& error) {

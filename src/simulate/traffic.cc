@@ -35,6 +35,7 @@ std::vector<Flow> coupled(const std::vector<std::pair<unsigned, double>>& loads)
   if (loads.empty()) return {};
   if (whole) return {one};
   std::vector<Flow> flows;
+  flows.reserve(loads.size());
   for (const auto& [link, tensors] : loads) flows.push_back({.uses = {{link, 1}}, .tensors = tensors});
   return flows;
 }
@@ -60,10 +61,11 @@ class Folded {
       for (std::size_t i = 0; i < kKinds; ++i) {
         if (link_of_[i] < 0 || load.tensors[i] <= 0) continue;
         const auto link = static_cast<unsigned>(link_of_[i]);
-        if (static_cast<Kind>(i) == Kind::bus)
+        if (static_cast<Kind>(i) == Kind::bus) {
           step.flows.push_back({.uses = {{link, 1}}, .tensors = load.tensors[i]});
-        else
+        } else {
           net.emplace_back(link, load.tensors[i]);
+        }
       }
       for (Flow& each : coupled(net)) step.flows.push_back(std::move(each));
       made.push_back(std::move(step));
@@ -148,9 +150,11 @@ class Explicit {
 
   std::vector<Flow> ring(double members) const {
     std::vector<Flow> flows;
-    for (unsigned host = 0; host < layout_.hosts; ++host)
+    flows.reserve(layout_.hosts);
+    for (unsigned host = 0; host < layout_.hosts; ++host) {
       flows.push_back(
           {.uses = path(host, (host + 1) % layout_.hosts), .tensors = wire_ * 2 * (members - 1) / members});
+    }
     return flows;
   }
 
@@ -161,6 +165,7 @@ class Explicit {
       if (hosts.first != hosts.second) between[hosts] += tensors;
     });
     std::vector<Flow> flows;
+    flows.reserve(between.size());
     for (const auto& [hosts, tensors] : between)
       flows.push_back({.uses = path(hosts.first, hosts.second), .tensors = wire_ * tensors});
     return flows;
