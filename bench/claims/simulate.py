@@ -86,6 +86,21 @@ def against_lab_by_one(build):
     return simulate(build, "against-lab-by-one", "--cluster", "lab", "--calibrate", paths["one"], "--against", paths["rest"])["validation"]
 
 
+@functools.lru_cache
+def against_racks(build):
+    """4 hosts in 2 racks whose uplinks are as fast as one host's link, by a simulation that was calibrated without racks."""
+    path = os.path.join(directory(), "simulate-racks.json")
+    subprocess.run([program(build, "passing"), "bench", "--hosts", "4", "--racks", "2", "--ranks", "1,2", "--rate", "300mbit", "--spine-rate", "300mbit",
+                    "--sizes", "4M", "--strategies", ",".join(STRATEGIES), "--peers", "none", "--samples", "1", "--servers", "1", "--json", path],
+                   check=True, stdout=sys.stderr)
+    with open(lab(build)) as file:
+        content = json.load(file)
+    one = os.path.join(directory(), "simulate-lab-4x2.json")
+    with open(one, "w") as file:
+        json.dump({**content, "results": [row for row in content["results"] if (row["hosts"], row["ranks_per_host"], row["bytes"]) == (4, 2, 4_000_000)]}, file)
+    return simulate(build, "against-racks", "--cluster", "lab", "--calibrate", one, "--against", path)["validation"]
+
+
 def error(validate, field):
     return lambda build: 100 * validate(build)[field]
 
@@ -130,6 +145,8 @@ def claims():
     claim("lab-worst", "simulation against the lab: worst error", 15, "%", error(against_lab, "worst_error"))
     claim("lab-one-median", "the same, calibrated on one row: median error", 7, "%", error(against_lab_by_one, "median_error"))
     claim("lab-one-worst", "the same, calibrated on one row: worst error", 15, "%", error(against_lab_by_one, "worst_error"))
+    claim("lab-racks-median", "4 hosts in 2 racks, calibrated without: median error", 7, "%", error(against_racks, "median_error"))
+    claim("lab-racks-worst", "4 hosts in 2 racks, calibrated without: worst error", 15, "%", error(against_racks, "worst_error"))
     claim("full-size-time", "65,536 GPUs, 256 buckets, the slowest strategy", 5, "s", lambda build: full_size(build)[0])
     claim("full-size-memory", "65,536 GPUs, 256 buckets: memory", 300, "MB", lambda build: full_size(build)[1])
     claim("full-sweep", "all strategies, 8 to 65,536 GPUs, the slowest model", 60, "s", full_sweep)

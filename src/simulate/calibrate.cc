@@ -75,6 +75,8 @@ void find_efficiencies(const std::vector<Measured>& measured, const Cluster& lik
     for (const Measured* each : rows) {
       const auto layout = lay_out(cluster_of(*each, like), each->hosts * each->ranks);
       if (!layout || each->bytes < largest / 4) continue;
+      // Its steps overlap there with those of other operations.
+      if (each->strategy.base == "halving_doubling" && each->racks > 1) continue;
       const Parts parts = parts_of(each->strategy, *layout, each->bytes);
       const double latency = parts.between + (each->in_flight == 1 ? parts.last : 0);
       if (parts.bytes == 0 || parts.bus || latency > 0.2 * each->seconds) continue;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <deque>
 #include <map>
+#include <memory>
 #include <simgrid/s4u.hpp>
 #include <string>
 
@@ -30,7 +31,8 @@ class Grid {
       : engine_(&count_, arguments_), zone_(s4u::create_full_zone("cluster")) {
     for (const Link& each : traffic.links) {
       const double rate = std::isinf(each.rate) ? 1 : each.rate;
-      links_.push_back(zone_->create_link(each.name, rate * kPiecesPerByte)->set_latency(0)->seal());
+      links_.push_back(
+          zone_->create_link(std::to_string(links_.size()), rate * kPiecesPerByte)->set_latency(0)->seal());
     }
     std::size_t flows = 0;
     for (const auto* steps : {&traffic.steps, &traffic.small_steps}) {
@@ -85,6 +87,59 @@ class Grid {
   std::map<const Flow*, std::pair<s4u::Host*, s4u::Host*>> ends_;
 };
 
+/// One bucket on its way, in an actor of its own: step by step, each after the same one of the bucket before,
+/// or all of them after the last one of that.
+class Passage {
+ public:
+  Passage(const Grid& grid, const Traffic& traffic, double bytes, std::shared_ptr<Passage> before)
+      : grid_(grid),
+        steps_(traffic.steps_for(bytes)),
+        overlapping_(traffic.overlapping),
+        bytes_(bytes),
+        before_(std::move(before)) {
+    for (std::size_t i = 0; i < steps_.size(); ++i) passed_.push_back(s4u::Semaphore::create(0));
+  }
+
+  void run() {
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      if (i > 0) s4u::this_actor::sleep_for(steps_[i - 1].latency);
+      await_before(i);
+      if (i == 0) began_ = s4u::Engine::get_clock();
+      std::vector<s4u::CommPtr> going;
+      going.reserve(steps_[i].flows.size());
+      for (const Flow& flow : steps_[i].flows) going.push_back(grid_.start(flow, bytes_));
+      for (const s4u::CommPtr& each : going) each->wait();
+      passed_[i]->release();
+    }
+    // The latency of the last step is that of this bucket alone: the next one goes on.
+    if (!steps_.empty()) s4u::this_actor::sleep_for(steps_.back().latency);
+    before_.reset();
+    ended_at_ = s4u::Engine::get_clock();
+    ended_->release();
+  }
+  /// Only the trainer waits, once.
+  void await() const { ended_->acquire(); }
+  double began() const { return began_; }
+  double ended() const { return ended_at_; }
+
+ private:
+  void await_before(std::size_t step) const {
+    if (!before_ || before_->passed_.empty()) return;
+    if (!overlapping_ && step == 0) before_->passed_.back()->acquire();
+    if (overlapping_ && step < before_->passed_.size()) before_->passed_[step]->acquire();
+  }
+
+  const Grid& grid_;
+  const std::vector<Step>& steps_;
+  bool overlapping_;
+  double bytes_;
+  std::shared_ptr<Passage> before_;
+  std::vector<s4u::SemaphorePtr> passed_;
+  s4u::SemaphorePtr ended_ = s4u::Semaphore::create(0);
+  double began_ = 0;
+  double ended_at_ = 0;
+};
+
 /// Iterations of one job, one after the other: docs/simulation.md 1.7. Runs in an actor of its own.
 class Trainer {
  public:
@@ -92,46 +147,38 @@ class Trainer {
       : grid_(grid), scenario_(scenario), schedule_(schedule) {}
 
   Timing iterate() {
-    begin_ = s4u::Engine::get_clock();
-    busy_until_ = begin_;
+    const double begin = s4u::Engine::get_clock();
+    busy_until_ = begin;
     busy_ = 0;
-    under_way_.clear();
-    for (const train::Bucket& each : schedule_.buckets) pass(each);
-    s4u::this_actor::sleep_until(std::max(busy_until_, begin_ + schedule_.compute_seconds()));
-    return {.iteration_seconds = s4u::Engine::get_clock() - begin_, .communication_seconds = busy_};
+    std::shared_ptr<Passage> last;
+    for (const train::Bucket& each : schedule_.buckets) {
+      s4u::this_actor::sleep_until(begin + schedule_.forward_seconds + each.ready_seconds);
+      if (under_way_.size() >= scenario_.in_flight) await_first();
+      const double bytes = sizeof(float) * static_cast<double>(each.elements);
+      last = std::make_shared<Passage>(grid_, scenario_.traffic, bytes, last);
+      under_way_.push_back(last);
+      s4u::Actor::create("bucket", grid_.anywhere(), [passage = last] { passage->run(); });
+    }
+    while (!under_way_.empty()) await_first();
+    s4u::this_actor::sleep_until(begin + schedule_.compute_seconds());
+    return {.iteration_seconds = s4u::Engine::get_clock() - begin, .communication_seconds = busy_};
   }
 
  private:
-  void pass(const train::Bucket& bucket) {
-    s4u::this_actor::sleep_until(begin_ + schedule_.forward_seconds + bucket.ready_seconds);
-    if (under_way_.size() >= scenario_.in_flight) {
-      s4u::this_actor::sleep_until(under_way_.front());
-      under_way_.pop_front();
-    }
-    const double began = s4u::Engine::get_clock();
-    const double bytes = sizeof(float) * static_cast<double>(bucket.elements);
-    const auto& steps = scenario_.traffic.steps_for(bytes);
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      if (i > 0) s4u::this_actor::sleep_for(steps[i - 1].latency);
-      std::vector<s4u::CommPtr> going;
-      going.reserve(steps[i].flows.size());
-      for (const Flow& flow : steps[i].flows) going.push_back(grid_.start(flow, bytes));
-      for (const s4u::CommPtr& each : going) each->wait();
-    }
-    // The latency of the last step is that of this bucket alone: the bytes of the next can follow.
-    const double ends = s4u::Engine::get_clock() + (steps.empty() ? 0 : steps.back().latency);
-    busy_ += std::max(0.0, ends - std::max(began, busy_until_));
-    busy_until_ = std::max(busy_until_, ends);
-    under_way_.push_back(busy_until_);
+  void await_first() {
+    const Passage& first = *under_way_.front();
+    first.await();
+    busy_ += std::max(0.0, first.ended() - std::max(first.began(), busy_until_));
+    busy_until_ = std::max(busy_until_, first.ended());
+    under_way_.pop_front();
   }
 
   const Grid& grid_;
   const Scenario& scenario_;
   const train::Schedule& schedule_;
-  double begin_ = 0;
   double busy_until_ = 0;
   double busy_ = 0;
-  std::deque<double> under_way_;  // when each will have ended
+  std::deque<std::shared_ptr<Passage>> under_way_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -20,6 +21,12 @@ constexpr std::array<const char*, kKinds> kFoldedNames = {"bus",
                                                           "switch slots",
                                                           "switch ingest"};
 constexpr unsigned kMostTimes = 1 << 20;
+
+// Where all hosts and racks carry the same in every step.
+bool even(const Layout& layout) {
+  return std::has_single_bit(layout.world()) &&
+         (layout.racks == 1 || std::has_single_bit(layout.cluster.hosts_per_rack));
+}
 
 // Loads whose ratios are whole numbers move in step, as one flow; others at least begin together.
 std::vector<Flow> coupled(const std::vector<std::pair<unsigned, double>>& loads) {
@@ -269,12 +276,19 @@ Traffic traffic_of(const Strategy& strategy, const Layout& layout, Level level, 
   const std::vector<LoadStep> loads = loads_of(strategy, layout, false);
   std::vector<LoadStep> small;
   if (strategy.base == "halving_doubling") small = loads_of(strategy, layout, true);
+  Traffic made{.overlapping = even(layout)};
   if (level == Level::folded) {
     const Folded folded(strategy, layout, jobs);
-    return {.links = folded.links(), .steps = folded.steps(loads), .small_steps = folded.steps(small)};
+    made.links = folded.links();
+    made.steps = folded.steps(loads);
+    made.small_steps = folded.steps(small);
+  } else {
+    const Explicit all(strategy, layout, jobs);
+    made.links = all.links();
+    made.steps = all.steps(loads, false);
+    made.small_steps = all.steps(small, true);
   }
-  const Explicit all(strategy, layout, jobs);
-  return {.links = all.links(), .steps = all.steps(loads, false), .small_steps = all.steps(small, true)};
+  return made;
 }
 
 }  // namespace passing::simulate

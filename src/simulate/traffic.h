@@ -39,6 +39,8 @@ struct Traffic {
   std::vector<Link> links;
   std::vector<Step> steps;
   std::vector<Step> small_steps;  ///< up to kWholeBytes; none: the same
+  bool overlapping =
+      false;  ///< a bucket's steps with later ones of the bucket before; else one after the other
 
   const std::vector<Step>& steps_for(double bytes) const {
     return bytes <= kWholeBytes && !small_steps.empty() ? small_steps : steps;

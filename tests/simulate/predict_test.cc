@@ -19,7 +19,7 @@ train::Schedule schedule_of(const std::string& model) {
 TEST(Levels, ExplicitAndFoldedAgree) {
   const Cluster cluster = *read_cluster(shared("clusters/gpus1024.toml"));
   const train::Schedule schedule = schedule_of("resnet50");
-  for (const unsigned gpus : {64U, 128U, 256U, 384U, 512U, 768U, 1024U}) {
+  for (const unsigned gpus : {64U, 72U, 128U, 200U, 256U, 384U, 512U, 768U, 1000U, 1024U}) {
     for (const Strategy& strategy : all_strategies()) {
       const double one = seconds_of(some_question(strategy, cluster, gpus, Level::folded, schedule));
       const double all = seconds_of(some_question(strategy, cluster, gpus, Level::explicit_flows, schedule));
@@ -55,6 +55,27 @@ TEST(Overlap, BucketsGoOneAfterTheOtherWhileTheBackwardPassGoesOn) {
       EXPECT_NEAR(timing->iteration_seconds, 3 + 6.5 + 1.2, 1e-6);
       EXPECT_NEAR(timing->communication_seconds, communication, 1e-6) << in_flight;
     }
+  }
+}
+
+// 1.7: while one bucket is within racks, the next can be across them.
+TEST(Overlap, StepsOfSeveralBuckets) {
+  Cluster cluster = some_cluster(4, 1, 2, Placement::none);
+  cluster.message_us = 0;
+  const std::size_t count = 20;
+  const train::Schedule many{
+      .buckets = std::vector<train::Bucket>(count, {.elements = 10'000'000, .ready_seconds = 0})};
+  for (const Level level : {Level::folded, Level::explicit_flows}) {
+    cluster.in_flight = 1;
+    const double serial = seconds_of(some_question({"halving_doubling"}, cluster, 4, level, many)) / count;
+    cluster.in_flight = 4;
+    const double overlapping =
+        seconds_of(some_question({"halving_doubling"}, cluster, 4, level, many)) / count;
+    // Two tensors over an uplink of 2 / 3 of 40 Gbit/s; and half a tensor over hosts' links, within racks.
+    const double tensor = 4e7 * wire_factor({"ring"}, cluster) / (40e9 / 8);
+    EXPECT_NEAR(serial, 2 * tensor * 1.5 + tensor / 2, 1e-6);
+    EXPECT_GE(overlapping, 2 * tensor * 1.5 * (1 - 1e-9));
+    EXPECT_LE(overlapping, 2 * tensor * 1.5 * 1.05);
   }
 }
 
