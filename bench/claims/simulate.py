@@ -56,18 +56,26 @@ def level_error(build):
     return 100 * max(abs(one[key] / other[key] - 1) for key in one)
 
 
+def measured(build, name, arguments, strategies=STRATEGIES):
+    """A run of `passing bench` on links of 300 Mbit/s, one sample of each."""
+    path = os.path.join(directory(), f"simulate-{name}.json")
+    subprocess.run([program(build, "passing"), "bench", *arguments.split(), "--rate", "300mbit", "--strategies", ",".join(strategies), "--peers", "none",
+                    "--samples", "1", "--servers", "1", "--json", path], check=True, stdout=sys.stderr)
+    return path
+
+
+# There is nothing to sum in a single rack that the switch does not.
+ONE_RACK = tuple(each for each in STRATEGIES if not each.endswith(":rack"))
+
+
 @functools.lru_cache
 def lab(build):
-    """A lab of 2 and 4 hosts with 1 and 2 ranks each, 1 MB and 4 MB, every strategy; calibrated on one case of 4 x 2 ranks and 4 MB."""
-    path = os.path.join(directory(), "simulate-lab.json")
-    subprocess.run([program(build, "passing"), "bench", "--hosts", "2,4", "--ranks", "1,2", "--rate", "300mbit", "--sizes", "1M,4M", "--strategies",
-                    ",".join(each for each in STRATEGIES if not each.endswith(":rack")), "--peers", "none", "--samples", "1", "--servers", "1", "--json", path],
-                   check=True, stdout=sys.stderr)
-    return path
+    return measured(build, "lab", "--hosts 2,4 --ranks 1,2 --sizes 1M,4M", ONE_RACK)
 
 
 @functools.lru_cache
 def against_lab(build):
+    """Calibrated on one cluster and size of it: 4 x 2 ranks, 4 MB."""
     return simulate(build, "against-lab", "--cluster", "lab", "--against", lab(build))["validation"]
 
 
@@ -89,15 +97,8 @@ def against_lab_by_one(build):
 @functools.lru_cache
 def against_racks(build):
     """4 hosts in 2 racks whose uplinks are as fast as one host's link, by a simulation that was calibrated without racks."""
-    path = os.path.join(directory(), "simulate-racks.json")
-    subprocess.run([program(build, "passing"), "bench", "--hosts", "4", "--racks", "2", "--ranks", "1,2", "--rate", "300mbit", "--spine-rate", "300mbit",
-                    "--sizes", "4M", "--strategies", ",".join(STRATEGIES), "--peers", "none", "--samples", "1", "--servers", "1", "--json", path],
-                   check=True, stdout=sys.stderr)
-    with open(lab(build)) as file:
-        content = json.load(file)
-    one = os.path.join(directory(), "simulate-lab-4x2.json")
-    with open(one, "w") as file:
-        json.dump({**content, "results": [row for row in content["results"] if (row["hosts"], row["ranks_per_host"], row["bytes"]) == (4, 2, 4_000_000)]}, file)
+    one = measured(build, "racks-one", "--hosts 4 --ranks 2 --sizes 4M", ONE_RACK)
+    path = measured(build, "racks", "--hosts 4 --racks 2 --ranks 1,2 --spine-rate 300mbit --sizes 4M")
     return simulate(build, "against-racks", "--cluster", "lab", "--calibrate", one, "--against", path)["validation"]
 
 
