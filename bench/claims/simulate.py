@@ -56,11 +56,11 @@ def level_error(build):
     return 100 * max(abs(one[key] / other[key] - 1) for key in one)
 
 
-def measured(build, name, arguments, strategies=STRATEGIES):
-    """A run of `passing bench` on links of 300 Mbit/s, one sample of each."""
+def measured(build, name, arguments, strategies=STRATEGIES, samples=1):
+    """A run of `passing bench` on links of 300 Mbit/s."""
     path = os.path.join(directory(), f"simulate-{name}.json")
     subprocess.run([program(build, "passing"), "bench", *arguments.split(), "--rate", "300mbit", "--strategies", ",".join(strategies), "--peers", "none",
-                    "--samples", "1", "--servers", "1", "--json", path], check=True, stdout=sys.stderr)
+                    "--samples", str(samples), "--servers", "1", "--json", path], check=True, stdout=sys.stderr)
     return path
 
 
@@ -97,7 +97,7 @@ def against_lab_by_one(build):
 @functools.lru_cache
 def against_racks(build):
     """4 hosts in 2 racks whose uplinks are as fast as one host's link, by a simulation that was calibrated without racks."""
-    one = measured(build, "racks-one", "--hosts 4 --ranks 2 --sizes 4M", ONE_RACK)
+    one = measured(build, "racks-one", "--hosts 4 --ranks 2 --sizes 4M", ONE_RACK, samples=3)
     path = measured(build, "racks", "--hosts 4 --racks 2 --ranks 1,2 --spine-rate 300mbit --sizes 4M")
     return simulate(build, "against-racks", "--cluster", "lab", "--calibrate", one, "--against", path)["validation"]
 
