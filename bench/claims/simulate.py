@@ -98,7 +98,7 @@ def against_lab_by_one(build):
 def against_racks(build):
     """4 hosts in 2 racks whose uplinks are as fast as one host's link, by a simulation that was calibrated without racks."""
     one = measured(build, "racks-one", "--hosts 4 --ranks 2 --sizes 4M", ONE_RACK, samples=3)
-    path = measured(build, "racks", "--hosts 4 --racks 2 --ranks 1,2 --spine-rate 300mbit --sizes 4M")
+    path = measured(build, "racks", "--hosts 4 --racks 2 --ranks 1,2 --spine-rate 300mbit --sizes 4M", samples=3)
     return simulate(build, "against-racks", "--cluster", "lab", "--calibrate", one, "--against", path)["validation"]
 
 
