@@ -24,6 +24,7 @@ import bench
 import collectives
 import dataplanes
 import hierarchy
+import simulate
 import train
 from lab import CEILING, ROOT, ROUNDS, in_lab, median_seconds, peer, slowest_total
 
@@ -203,6 +204,7 @@ CLAIMS = [
     *bench.claims(),
     *dataplanes.claims(),
     *train.claims(),
+    *simulate.claims(),
     ("idle-cpu", "an idle communicator: CPU", "<=", 0.5, "% of a core", idle("cpu_percent")),
     ("idle-threads", "threads of a communicator", "<=", 2, "threads", idle("threads")),
     ("switch-memory", "memory of a switch with the default slots", "<", 64, "MB", switch_memory),

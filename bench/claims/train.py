@@ -17,8 +17,8 @@ PUBLISHED = 1.6525  # what the publication gained over a parameter server
 
 # Each is one run. Strategies that links keep far from being the best (docs/benchmarks.md, limits) are left out where it is about the best.
 RUNS = {
-    "replay-ps": "--mode replay --ranks 4 --model all --equivalent 10gbit --strategies ps,passing --steps 2 --rounds 3",
-    "replay-rates": "--mode replay --ranks 4 --model all --equivalent 10gbit,25gbit,100gbit "
+    "replay-ps": f"--mode replay --ranks 4 --model {','.join(MODELS)} --equivalent 10gbit --strategies ps,passing --steps 2 --rounds 3",
+    "replay-rates": f"--mode replay --ranks 4 --model {','.join(MODELS)} --equivalent 10gbit,25gbit,100gbit "
                     "--strategies ring_hierarchical,ring,halving_doubling,gloo,passing --steps 3 --rounds 3",
     "mlp5m": "--model mlp5m --batch 4 --strategies gloo,passing --steps 50 --rounds 3",
     "mlp5m-ps": "--model mlp5m --batch 4 --strategies ps,passing --steps 3 --rounds 3",

@@ -42,6 +42,10 @@ void add_lab(CLI::App& app);
 void add_rehearse(CLI::App& app);
 void add_report(CLI::App& app);
 void add_server(CLI::App& app);
+/// Another program, `passing-simulate`: it alone loads what simulations need. Becomes it, or returns a
+/// status.
+void add_simulate(CLI::App& app);
+int become_simulate(char** argv);
 void add_status(CLI::App& app);
 void add_switch(CLI::App& app);
 /// The command line is part of its results, too.

@@ -1,3 +1,5 @@
+#include <string_view>
+
 #include "cli/commands.h"
 
 #ifndef PASSING_VERSION_STRING
@@ -7,6 +9,7 @@
 // An exception that nobody expects ends the process with its message, which is what we want.
 // NOLINTNEXTLINE(bugprone-exception-escape)
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "simulate") return passing::cli::become_simulate(argv);
   CLI::App app{"PASSING: gradient synchronisation with in-host and in-network aggregation"};
   app.set_version_flag("--version", "passing " PASSING_VERSION_STRING);
   app.set_config("--config", "", "read options from a TOML file: one table per subcommand");
@@ -18,6 +21,7 @@ int main(int argc, char** argv) {
   passing::cli::add_lab(app);
   passing::cli::add_bench(app, argc, argv);
   passing::cli::add_train(app, argc, argv);
+  passing::cli::add_simulate(app);
   passing::cli::add_rehearse(app);
   passing::cli::add_report(app);
   try {

@@ -131,7 +131,7 @@ void add_report(CLI::App& app) {
       "which loads nothing from elsewhere. Results of several files appear together.");
   command
       ->add_option("files", options->files,
-                   "files that `passing bench --json FILE` or `passing train --json FILE` wrote")
+                   "files that `passing bench`, `passing train` or `passing simulate` wrote with --json FILE")
       ->type_name("FILE")
       ->required();
   command

@@ -75,9 +75,42 @@ const Kind kKinds[] = {
      .truths = {"peer"},
      .lists = {"losses", "step_ends"},
      .objects = {"speedup_over"}},
+    {.format = "passing-simulate",
+     .command = "simulate",
+     .texts = {"strategy", "local_domain", "model", "cluster", "level", "placement", "beside",
+               "busiest_link"},
+     .numbers = {"gpus",
+                 "hosts",
+                 "gpus_per_host",
+                 "racks",
+                 "servers",
+                 "rate_bps",
+                 "oversubscription",
+                 "slots",
+                 "bytes",
+                 "buckets",
+                 "iteration_seconds",
+                 "compute_seconds",
+                 "communication_seconds",
+                 "exposed_communication_seconds",
+                 "scaling_efficiency",
+                 "speedup_over_ps",
+                 "busiest_link_bytes",
+                 "busiest_link_share",
+                 "in_host_seconds",
+                 "network_seconds",
+                 "switch_seconds",
+                 "latency_seconds",
+                 "slots_needed",
+                 "switch_memory_bytes",
+                 "switch_levels"},
+     .truths = {},
+     .lists = {},
+     .objects = {"speedup_over"}},
 };
 
-constexpr const char* kMakeOne = "`passing bench --json FILE` or `passing train --json FILE` writes one";
+constexpr const char* kMakeOne =
+    "`passing bench`, `passing train` and `passing simulate` write one with --json FILE";
 
 const Kind* kind_of(const json& results) {
   const auto found =
@@ -123,8 +156,9 @@ Expected<void> check_format(const std::string& path, const json& results) {
     return refuse(path, fmt::format(" has no \"format\": it is not a file of results; {}", kMakeOne));
   }
   if (kind_of(results) == nullptr) {
-    return refuse(path, fmt::format(": format is {}: must be \"{}\" or \"{}\"; {}", results["format"].dump(),
-                                    kKinds[0].format, kKinds[1].format, kMakeOne));
+    return refuse(
+        path, fmt::format(": format is {}: must be \"{}\", \"{}\" or \"{}\"; {}", results["format"].dump(),
+                          kKinds[0].format, kKinds[1].format, kKinds[2].format, kMakeOne));
   }
   const json version = results.value("version", json());
   if (version != kVersion) {

@@ -4,40 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "passing/config.h"
 
 namespace passing::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 // Their sizes are known before Python is; a worker whose model has another says so.
 constexpr std::pair<const char*, std::size_t> kRealModels[] = {
     {"digits", 301'066}, {"digits_cnn", 283'786}, {"mlp5m", 4'993'410}};
-
-constexpr const char* kDefaultGpu = "-v100";
-
-// In the build tree, or where it is installed.
-std::vector<fs::path> model_directories() {
-  const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
-  return {here / "share/passing/models", here.parent_path() / "share/passing/models"};
-}
-
-// A file, or a name with or without its GPU.
-Expected<std::string> model_file(const std::string& name) {
-  if (name.find('/') != std::string::npos || name.ends_with(".json")) return name;
-  for (const fs::path& directory : model_directories()) {
-    for (const std::string& stem : {name, name + kDefaultGpu}) {
-      if (fs::exists(directory / (stem + ".json"))) return (directory / (stem + ".json")).string();
-    }
-  }
-  return fail(
-      ErrorCode::invalid_argument,
-      fmt::format("--model: '{}' is no model to replay: there are {}; or name a file such as ./{}.json", name,
-                  fmt::join(replay_models(), ", "), name));
-}
 
 }  // namespace
 
@@ -55,21 +30,6 @@ std::size_t real_parameters(const std::string& model) {
     if (model == name) return parameters;
   }
   return 0;
-}
-
-std::vector<std::string> replay_models() {
-  std::vector<std::string> names;
-  for (const fs::path& directory : model_directories()) {
-    std::error_code none;
-    for (const auto& entry : fs::directory_iterator(directory, none)) {
-      std::string stem = entry.path().stem();
-      if (stem.ends_with(kDefaultGpu)) stem.resize(stem.size() - std::string_view(kDefaultGpu).size());
-      names.push_back(std::move(stem));
-    }
-    if (!names.empty()) break;
-  }
-  std::ranges::sort(names);
-  return names;
 }
 
 const std::vector<std::string>& trained_strategies() {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/lab_parts.h"
+#include "cli/share.h"
 #include "train/model.h"
 
 namespace passing::cli {
@@ -36,8 +37,6 @@ struct Task {
 const std::vector<std::string>& real_models();
 /// How many parameters one of them has.
 std::size_t real_parameters(const std::string& model);
-/// Models whose files come with PASSING.
-std::vector<std::string> replay_models();
 /// What "all" means, in the order of the table.
 const std::vector<std::string>& trained_strategies();
 

@@ -55,7 +55,12 @@ TEST(ModelFile, ThoseThatComeWithUsAreAsPublished) {
                                          {"vgg16", 138.4},
                                          {"resnet50", 25.6},
                                          {"bert_base", 109.5},
-                                         {"gpt2_small", 124.4}}) {
+                                         {"gpt2_small", 124.4},
+                                         {"vgg19", 143.7},
+                                         {"resnet101", 44.55},
+                                         {"inception_v3", 23.8},
+                                         {"bert_large", 335.1},
+                                         {"gpt2_xl", 1557.6}}) {
     const auto model = read_model(directory + name + "-v100.json");
     ASSERT_TRUE(model) << model.error().message;
     EXPECT_EQ(model->name, name);

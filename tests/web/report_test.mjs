@@ -8,7 +8,7 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { allStrategies, dataplanes, day, sample, training } from "./sample.mjs";
+import { allStrategies, dataplanes, day, sample, simulation, training } from "./sample.mjs";
 
 const passing = process.env.PASSING ?? "build/release/passing";
 const skip = (reason) => {
@@ -177,6 +177,64 @@ const tests = {
     await page.close();
   },
 
+  async "a simulation has its curves, parts, slots and a picture"() {
+    const file = simulation();
+    const { page, faults } = await open([file]);
+    assert.equal(await page.title(), "Simulation · PASSING");
+    for (const kind of ["iteration", "efficiency", "over-ps", "over-ring", "parts", "slots", "cluster"]) assert.equal((await figures(page, kind)).length, 2, kind);
+    for (const kind of ["iteration", "efficiency", "over-ps"]) {
+      for (const each of await figures(page, kind)) assert.equal((await each.$$(".series path, path.series")).length, 9, kind);
+    }
+    for (const each of await figures(page, "slots")) assert.equal((await each.$$(".series path, path.series")).length, 3);
+    // Only the largest is shown first, without in_network; its parts are those of the file.
+    const bars = await page.$eval("figure[data-figure=parts] .chart svg", (svg) => [svg.querySelectorAll(".bar rect, rect.bar").length, svg.textContent]);
+    assert.ok(bars[0] >= 8 * 4 && !bars[1].includes("in_network"), bars.join());
+    await page.locator("figure[data-figure=parts] select").first().selectOption("8");
+    assert.ok((await page.textContent("figure[data-figure=parts] .chart svg")).includes("in_network"));
+    assert.match(await page.textContent("[data-key=over-ps]"), /the speed of a parameter server, by passing/);
+    assert.match(await page.textContent("#absent"), /in_network would give a switch/);
+    const seen = await compareCells(page, [file]);
+    file.results.forEach((result, row) => {
+      for (const [field, value] of Object.entries(result)) {
+        const paths = value && typeof value === "object" ? Object.keys(value).map((key) => `${field}.${key}`) : [field];
+        for (const path of paths) assert.ok(seen.has(`0/${row}/${path}`), `${path} of result ${row}`);
+      }
+    });
+    assert.deepEqual(faults, []);
+    await page.close();
+  },
+
+  async "the busiest link is marked in the picture of the cluster"() {
+    const { page, faults } = await open([simulation()]);
+    const cluster = page.locator("figure[data-figure=cluster]").first();
+    const marked = () => cluster.locator(".chart svg .busiest").count();
+    const choose = async (strategy, gpus) => {
+      await cluster.locator("select").nth(0).selectOption({ label: strategy });
+      await cluster.locator("select").nth(1).selectOption(String(gpus));
+      return marked();
+    };
+    assert.ok((await choose("passing", 65536)) > 1, "every host's link");
+    assert.match(await cluster.locator(".chart svg").textContent(), /8192 hosts × 8 in 512 racks, links 100.Gbit\/s/);
+    assert.ok((await choose("ps", 64)) >= 1, "the servers' links");
+    assert.match(await cluster.locator(".chart svg").textContent(), /server 0/);
+    assert.ok((await choose("ps_hierarchical", 1024)) > 1, "the racks' links");
+    await cluster.locator(".chart").focus();
+    await page.keyboard.press("ArrowRight");
+    assert.match(await cluster.locator(".chart [aria-live]").textContent(), /busiest: rack0 down/);
+    assert.deepEqual(faults, []);
+    await page.close();
+  },
+
+  async "a simulation with one size, one strategy and missing fields"() {
+    const file = simulation();
+    file.results = [{ ...file.results[7], gpus: 8 }, { strategy: "ring" }];
+    const { page, faults } = await open([file], { width: 360 });
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360);
+    await compareCells(page, [file]);
+    assert.deepEqual(faults, []);
+    await page.close();
+  },
+
   async "a training and a benchmark stand on one page"() {
     const { page, faults } = await open([sample(), training()]);
     assert.deepEqual(await page.$$eval("h2.kind", (all) => all.map((each) => each.textContent)), ["Training", "All-reduce benchmark"]);
@@ -337,12 +395,12 @@ const tests = {
   async "bad input gets a sentence and status 2"() {
     const good = sample();
     const cases = [
-      ["missing.json", undefined, /missing\.json cannot be read: No such file or directory; `passing bench --json FILE` or `passing train --json FILE` writes one/],
+      ["missing.json", undefined, /missing\.json cannot be read: No such file or directory; `passing bench`, `passing train` and `passing simulate` write one with --json FILE/],
       ["empty.json", "\n", /empty\.json is empty: .*run it again/],
       ["text.json", "{\n\n  hello", /text\.json is not JSON: line 3 /],
       ["cut.json", JSON.stringify(good).slice(0, 400), /cut\.json is not JSON: line 1 /],
       ["list.json", "[]", /list\.json has no "format"/],
-      ["other.json", JSON.stringify({ ...good, format: "passing-other" }), /format is "passing-other": must be "passing-bench" or "passing-train"/],
+      ["other.json", JSON.stringify({ ...good, format: "passing-other" }), /format is "passing-other": must be "passing-bench", "passing-train" or "passing-simulate"/],
       ["newer.json", JSON.stringify({ ...good, version: 2 }), /version is 2: this passing knows version 1; /],
       ["none.json", JSON.stringify({ ...good, results: undefined }), /none\.json has no list of "results"/],
       ["nothing.json", JSON.stringify({ ...good, results: [] }), /nothing\.json has no results: .*run the benchmark again/],

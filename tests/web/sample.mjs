@@ -116,6 +116,33 @@ export function training() {
   };
 }
 
+/** Results as `passing simulate --json` writes them: two models, up to 65,536 GPUs, with all strategies but one beyond 1,024. */
+export function simulation() {
+  const names = ["ps", "ps_hierarchical", "ps_sharded", "halving_doubling", "ring", "ring_hierarchical", "in_network", "passing", "passing:rack"];
+  const result = (model, gpus, name, i) => {
+    const time = (index) => 0.25 + 0.01 * (names.length - index) * Math.log2(gpus);
+    const iteration = time(i);
+    const through = name === "in_network" || name.startsWith("passing");
+    return {
+      strategy: name.split(":")[0], local_domain: name.endsWith(":rack") ? "rack" : "host", model, cluster: "some", gpus, level: gpus > 1024 ? "folded" : "explicit",
+      hosts: gpus / 8, gpus_per_host: 8, racks: Math.ceil(gpus / 128), servers: 8, rate_bps: 1e11, oversubscription: 2, placement: "tree", slots: 4096, beside: "",
+      bytes: 553430176, buckets: 6, iteration_seconds: iteration, compute_seconds: 0.25, communication_seconds: iteration - 0.1, exposed_communication_seconds: iteration - 0.25,
+      scaling_efficiency: 0.25 / iteration, speedup_over_ps: time(0) / iteration,
+      busiest_link: gpus > 1024 ? "every host up" : ["server0 up", "rack0 down", "host0 bus", "switch slots"][i % 4], busiest_link_bytes: 1e9 + i, busiest_link_share: 0.5,
+      in_host_seconds: 0.001 * i, network_seconds: iteration - 0.25 - 0.001 * i - 0.002, switch_seconds: 0.001, latency_seconds: 0.001,
+      slots_needed: through ? 300 + i : null, switch_memory_bytes: through ? 512 * (300 + i) : null, switch_levels: through ? 2 : null,
+      speedup_over: Object.fromEntries(names.flatMap((other, index) => (other === name ? [] : [[other, time(index) / iteration]]))),
+    };
+  };
+  return {
+    format: "passing-simulate", version: 1, date: "2026-03-01T10:00:00Z", commit: "0123456789ab", command: "passing simulate --cluster some --sweep gpus=8..65536",
+    machine: { cpu: "Some CPU", cores: 2, kernel: "Linux 6.1", memory_bytes: 8e9 },
+    absent: [{ strategy: "in_network", gpus: 65536, reason: "in_network would give a switch of some 256 members, and it takes 64" }],
+    results: ["vgg16", "resnet50"].flatMap((model) => [8, 64, 1024, 65536].flatMap((gpus) =>
+      names.map((name, i) => [name, i]).filter(([name]) => name !== "in_network" || gpus <= 1024).map(([name, i]) => result(model, gpus, name, i)))),
+  };
+}
+
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   console.log(JSON.stringify(day()[Number(process.argv[2] ?? 0)]));
 }

@@ -2,10 +2,11 @@
 import { benchPage } from "./bench/page";
 import { h } from "./dom";
 import type { Page, Report } from "./page";
+import { simulatePage } from "./simulate/page";
 import { themeButton } from "./theme";
 import { trainPage } from "./train/page";
 
-const pages: Page[] = [trainPage, benchPage];
+const pages: Page[] = [trainPage, simulatePage, benchPage];
 
 function start(): void {
   const root = document.getElementById("page")!;

@@ -13,7 +13,7 @@ export interface Column {
 
 const limited = (show: (value: number) => string) => (value: number): string => (value === 0 ? format.dash : show(value));
 
-const words = new Set(["local_domain", "dataplane", "busiest_link", "error", "mode", "model", "gpu"]);
+const words = new Set(["local_domain", "dataplane", "busiest_link", "error", "mode", "model", "gpu", "cluster", "level", "placement", "beside"]);
 
 /** Every field of a result: how it is called and written. */
 export const columns = {

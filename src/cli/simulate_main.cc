@@ -1,0 +1,158 @@
+// `passing simulate`: what would it bring in my cluster? docs/simulation.md.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/report.h"
+#include "cli/run_parts.h"
+#include "cli/share.h"
+#include "cli/simulate_parts.h"
+
+namespace passing::cli {
+namespace {
+
+int fail_with(const std::string& sentence, int status = kFailed) {
+  fmt::print(stderr, "passing simulate: {}\n", sentence);
+  return status;
+}
+
+Expected<simulate::Cluster> cluster_for(const SimulateOptions& options, nlohmann::json& json) {
+  const auto file = cluster_file(options.cluster);
+  if (!file) return tl::unexpected(file.error());
+  auto cluster = simulate::read_cluster(*file);
+  if (!cluster || options.calibrate.empty()) return cluster;
+  const auto rows = simulate::read_bench(options.calibrate);
+  if (!rows) return tl::unexpected(rows.error());
+  const auto calibration = simulate::calibrate(*rows, *cluster);
+  if (!calibration) return tl::unexpected(calibration.error());
+  calibration->apply(*cluster);
+  json["calibration"] = to_json(*calibration);
+  fmt::print("{}\n", to_text(*calibration));
+  return cluster;
+}
+
+Expected<void> validate(const SimulateOptions& options, const simulate::Cluster& cluster,
+                        nlohmann::json& json) {
+  const Scratch scratch;
+  std::string file = options.against;
+  if (options.validate) {
+    const auto measured = measure_in_lab(options, cluster, scratch.path());
+    if (!measured) return tl::unexpected(measured.error());
+    file = *measured;
+  }
+  if (auto ended = compare_with(file, cluster, !options.calibrate.empty(), json); !ended) return ended;
+  return write_results(json, options.json);
+}
+
+int run(const SimulateOptions& options) {
+  // Before the work, not after it.
+  for (const auto& [name, path] : {std::pair{"--json", options.json}, {"--report", options.report}}) {
+    if (!path.empty() && path != "-" && !std::ofstream(path, std::ios::app))
+      return fail_with(fmt::format("{}: cannot write '{}'", name, path), kBadInput);
+  }
+  if (!options.report.empty() && !has_report_page()) {
+    return fail_with(
+        "--report: this passing was built without its web page; install npm, then configure and build again");
+  }
+  nlohmann::json json = about_run("passing-simulate", options.command);
+  const auto cluster = cluster_for(options, json);
+  if (!cluster) return fail_with(cluster.error().message, kBadInput);
+  if (options.validate || !options.against.empty()) {
+    if (const auto ended = validate(options, *cluster, json); !ended) {
+      return fail_with(ended.error().message,
+                       ended.error().code == ErrorCode::invalid_argument ? kBadInput : kFailed);
+    }
+    return 0;
+  }
+  const auto questions = questions_of(options, *cluster);
+  if (!questions) return fail_with(questions.error().message, kBadInput);
+  if (const auto ended = sweep(*questions, options, json); !ended) return fail_with(ended.error().message);
+  if (options.report.empty()) return 0;
+  return write_report(
+      {{{"file", options.json.empty() ? "simulate" : std::filesystem::path(options.json).filename().string()},
+        {"content", json}}},
+      options.report);
+}
+
+void add_options(CLI::App& app, SimulateOptions& options) {
+  app.add_option(
+         "--cluster", options.cluster,
+         fmt::format("what it is like: one of {}, or a file", fmt::join(shared_names("clusters", ""), ", ")))
+      ->required();
+  app.add_option("--model", options.models,
+                 fmt::format("of {}, or files; or all", fmt::join(replay_models(), ", ")))
+      ->delimiter(',')
+      ->capture_default_str();
+  std::vector<std::string> names;
+  for (const simulate::Strategy& each : simulate::all_strategies()) names.push_back(each.name());
+  app.add_option("--strategies", options.strategies, fmt::format("of {}; or all", fmt::join(names, ", ")))
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option(
+      "--sweep", options.sweeps,
+      "values to go through, by doubling (gpus=8..65536) or one by one (rate=10gbit,100gbit); also "
+      "gpus_per_host, "
+      "servers, slots, oversubscription. Several: all combinations. Default: all GPUs of the cluster");
+  app.add_option("--beside", options.beside, "models of other jobs, on the same hosts, links and switch")
+      ->delimiter(',');
+  app.add_option("--level", options.level,
+                 fmt::format("explicit: every host (up to {} GPUs); folded: one for all; auto",
+                             simulate::kMostExplicit))
+      ->check(CLI::IsMember({"explicit", "folded", "auto"}))
+      ->capture_default_str();
+  app.add_option("--calibrate", options.calibrate,
+                 "take transport efficiencies and latencies from results of `passing bench --json FILE`");
+  app.add_option("--json", options.json, "write all figures to a file");
+  app.add_option("--report", options.report, "and a page with charts of them, as `passing report` makes it");
+  app.add_flag("--validate", options.validate,
+               "measure in a lab that is like the cluster (needs root, or user namespaces), simulate the "
+               "same, and say how "
+               "far they are apart");
+  app.add_option("--against", options.against,
+                 "the same with results of `passing bench` that there are already");
+  app.add_option("--hosts", options.lab_hosts, "for --validate: hosts of the lab")
+      ->delimiter(',')
+      ->check(whole_number(2, 64))
+      ->capture_default_str();
+  app.add_option("--ranks", options.lab_ranks, "for --validate: ranks per host")
+      ->delimiter(',')
+      ->check(whole_number(1, 16))
+      ->capture_default_str();
+  app.add_option("--sizes", options.lab_sizes, "for --validate: of the tensors")
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--samples", options.lab_samples, "for --validate: of which the median counts")
+      ->check(whole_number(1, 100))
+      ->capture_default_str();
+}
+
+}  // namespace
+}  // namespace passing::cli
+
+// An exception that nobody expects ends the process with its message, which is what we want.
+// NOLINTNEXTLINE(bugprone-exception-escape)
+int main(int argc, char** argv) {
+  CLI::App app{
+      "Predict how long an iteration takes with each strategy on a cluster that is described in a file:\n"
+      "  passing simulate --cluster gpus1024 --model vgg16,resnet50 --sweep gpus=8..1024 --report "
+      "report.html\n"
+      "  passing simulate --cluster my.toml --calibrate bench.json --sweep rate=10gbit,100gbit\n"
+      "  passing simulate --cluster lab --validate\n"
+      "The model, cluster files and columns: docs/simulation.md.",
+      "passing simulate"};
+  passing::cli::SimulateOptions options;
+  options.command =
+      "passing simulate" + passing::cli::command_line(argc, argv).substr(std::string("passing").size());
+  passing::cli::add_options(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int status = app.exit(error);
+    return status == 0 ? 0 : passing::cli::kBadInput;
+  }
+  return passing::cli::run(options);
+}
