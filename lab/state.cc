@@ -49,7 +49,7 @@ State from_json(const json& from) {
                        .rate = from.at("rate"),
                        .spine_rate = from.at("spine_rate"),
                        .mtu = from.at("mtu"),
-                       .dataplane = from.at("dataplane"),
+                       .dataplane = from.value("dataplane", "userspace"),
                        .impairment = {}},
               .ranks = from.at("ranks"),
               .with_switch = from.at("switch"),

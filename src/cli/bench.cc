@@ -186,7 +186,10 @@ class Bench {
       lab.plan.dataplane = dataplane;
       if (options_.profile && lab.plan.in_kernel()) lab.switch_arguments.emplace_back("--profile");
       auto cluster = lab::Cluster::create(wanted(lab));
-      if (!cluster) return tl::unexpected(cluster.error());
+      if (!cluster) {
+        ended = tl::unexpected(cluster.error());
+        break;
+      }
       const auto& made = clusters.emplace(dataplane, std::move(*cluster)).first->second;
       ended = start_services(lab, made, launcher_);
       if (!ended) break;
@@ -281,7 +284,8 @@ int run(Options options) {
     if (!found) return fail_with(found.error().message, kBadInput);
     if (found->strategy.starts_with("ps") && found->strategy != "ps_sharded" && options.lab.plan.servers == 0)
       options.lab.plan.servers = 1;
-    if (found->peer() || !benchmark::through_switch(found->strategy)) {
+    // What auto chooses may go through the switch.
+    if (found->peer() || !(benchmark::through_switch(found->strategy) || found->strategy == "auto")) {
       contenders.push_back(std::move(*found));
       continue;
     }
@@ -291,6 +295,8 @@ int run(Options options) {
     }
   }
   for (const std::string& dataplane : options.dataplanes) {
+    if (std::ranges::count(options.dataplanes, dataplane) > 1)
+      return fail_with(fmt::format("--dataplane names {} twice", dataplane), kBadInput);
     lab::Plan plan = options.lab.plan;
     plan.dataplane = dataplane;
     plan.hosts = *std::ranges::min_element(options.hosts);

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace passing::cli {
@@ -28,7 +29,7 @@ inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
 /// returns a descriptor to wait for one.
 int ending_signals();
 /// Waits for one of them, and closes the descriptor. Returns its name.
-std::string await_ending(int signals);
+std::string await_ending(int signals, const std::function<void()>& every_second = {});
 /// Log lines go to stderr, with the time.
 void log_to_stderr(const std::string& who);
 

@@ -1,4 +1,5 @@
 // What the long-running commands share: how they end, and where they log.
+#include <poll.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/signalfd.h>
@@ -21,7 +22,11 @@ int ending_signals() {
   return signalfd(-1, &signals, SFD_CLOEXEC);
 }
 
-std::string await_ending(int signals) {
+std::string await_ending(int signals, const std::function<void()>& every_second) {
+  pollfd source{signals, POLLIN, 0};
+  while (::poll(&source, 1, every_second ? 1000 : -1) <= 0) {
+    if (every_second) every_second();
+  }
   signalfd_siginfo received{};
   static_cast<void>(!::read(signals, &received, sizeof received));
   ::close(signals);

@@ -206,6 +206,7 @@ class Lane {
   std::uint64_t timer_end_ = 0;  // next_ at that time
   bool probe_tail_ = false;
   bool ask_status_ = false;
+  bool contribute_again_ = false;  // while aborting: the base chunk is complete
 
   std::uint64_t limit_ = UINT64_MAX;  // operations from here on are given up
   std::uint64_t stop_ = UINT64_MAX;   // chunks from here on are given up

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "endpoint/lane.h"
 
@@ -35,6 +36,7 @@ void Lane::on_status(std::uint64_t k, const wire::Report& report) {
   if (report.state == SlotState::filling || report.state == SlotState::absent) {
     missing_ = absent_from(report.bitmap);
   }
+  if (report.state == SlotState::complete) contribute_again_ = aborting();
 }
 
 std::vector<std::uint16_t> Lane::absent_from(std::uint64_t bitmap) const {
@@ -103,6 +105,10 @@ void Lane::abort_through(Time now, std::uint64_t index) {
 
 // Section 8.3: ABORT for the base chunk, and a status request with it, until something answers.
 std::size_t Lane::abort_packet(Time now, std::byte* out) {
+  // A dataplane that cannot make a frame longer has no room for the result in an ABORT.
+  if (std::exchange(contribute_again_, false) && base_ < next_ && in_flight_.contains(place(base_)) &&
+      sendable(base_))
+    return transmit(now, base_, true, out);
   if (ask_status_) {
     ask_status_ = false;
     return control(wire::Type::status_request, out);

@@ -63,11 +63,13 @@ void enter_own_network() {
   static_cast<void>(entered);
 }
 
-BpfRunner::BpfRunner(dataplane::Hook hook, Family family, const dataplane::Capabilities& capabilities)
+BpfRunner::BpfRunner(dataplane::Hook hook, Family family, const dataplane::Capabilities& capabilities,
+                     unsigned ports)
     : hook_(hook) {
   enter_own_network();  // clones that tc makes go to its loopback, where nobody wants them
   auto started = dataplane::BpfDataplane::start({.hook = hook,
                                                  .listen = socket_address(switch_address(family)),
+                                                 .ports = ports,
                                                  .interfaces = {},
                                                  .capabilities = capabilities});
   if (!started) std::fprintf(stderr, "%s\n", started.error().message.c_str());
@@ -175,12 +177,12 @@ std::unique_ptr<Dataplane> live(const dataplane::Capabilities& capabilities) {
 
 std::vector<Candidate> bpf_candidates() {
   using dataplane::Hook;
-  return {{"xdp_ipv4", make<Hook::xdp, Family::four>},
-          {"xdp_ipv6", make<Hook::xdp, Family::six>},
-          {"tc_ipv4", make<Hook::tc, Family::four>},
-          {"tc_ipv6", make<Hook::tc, Family::six>},
-          {"xdp_veth", live<Hook::xdp>},
-          {"tc_veth", live<Hook::tc>}};
+  return {{"xdp_ipv4", make<Hook::xdp, Family::four>, true},
+          {"xdp_ipv6", make<Hook::xdp, Family::six>, true},
+          {"tc_ipv4", make<Hook::tc, Family::four>, true},
+          {"tc_ipv6", make<Hook::tc, Family::six>, true},
+          {"xdp_veth", live<Hook::xdp>, true},
+          {"tc_veth", live<Hook::tc>, true}};
 }
 
 }  // namespace passing::conformance

@@ -34,7 +34,8 @@ struct Run {
 
 class BpfRunner {
  public:
-  BpfRunner(dataplane::Hook hook, Family family, const dataplane::Capabilities& capabilities);
+  BpfRunner(dataplane::Hook hook, Family family, const dataplane::Capabilities& capabilities,
+            unsigned ports = 1);
 
   Expected<void> install(const dataplane::JobSpec& spec);
   Run run(std::span<const std::byte> frame) const;

@@ -1,5 +1,6 @@
 // Runs every case of cases/ against every dataplane: docs/protocol.md sections 2 to 4.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <set>
@@ -210,7 +211,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, Conformance,
 
 TEST_P(Conformance, Case) {
   const Case& each = all_cases()[std::get<1>(GetParam())];
-  Runner runner(candidates()[std::get<0>(GetParam())]);
+  const Candidate& candidate = candidates()[std::get<0>(GetParam())];
+  if (candidate.needs_root && geteuid() != 0) GTEST_SKIP() << "needs root";
+  Runner runner(candidate);
   for (const Step& step : each.steps) {
     SCOPED_TRACE(each.file + ":" + std::to_string(step.line) + ": " + step.text);
     runner.run(step);

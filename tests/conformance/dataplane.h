@@ -33,6 +33,7 @@ class Dataplane {
 struct Candidate {
   const char* name;
   std::unique_ptr<Dataplane> (*make)(const dataplane::Capabilities& capabilities);
+  bool needs_root = false;
 };
 
 std::unique_ptr<Dataplane> make_aggregator(const dataplane::Capabilities& capabilities);

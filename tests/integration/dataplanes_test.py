@@ -7,6 +7,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -181,6 +182,36 @@ class Life(Kernel):
         left = place.run("tc", "filter", "show", "dev", port, "ingress").stdout
         self.assertIn("u32", left)
         self.assertNotIn("passing", left)
+        # Also on an interface where the switch was first.
+        switch, port = self.switch(), self.ports[1]
+        place.run("tc", "filter", "add", "dev", port, "egress", "protocol", "all", "u32", "match", "u32", "0", "0", "flowid", "1:1")
+        switch.terminate()
+        switch.wait(timeout=15)
+        self.assertIn("u32", place.run("tc", "filter", "show", "dev", port, "egress").stdout)
+
+    def test_an_interface_belongs_to_one_switch(self):
+        for hook in HOOKS:
+            self.up(hook)
+            first = self.switch()
+            for arguments in ((), ("--preflight",)):
+                said = self.refused(*arguments, listen="10.77.0.1:9100", http=9002)
+                self.assertRegex(said, "another passing switch runs on port0\n +end it, or choose other interfaces")
+            self.assert_right(self.members("still"))
+            first.terminate()
+            first.wait(timeout=15)
+            self.right(passing_lab("down", self.name))
+
+    def test_a_job_begins_again(self):
+        """Ranks come back for a new epoch of the same job: its first chunk has the number that it had before."""
+        for hook in HOOKS:
+            self.up(hook)
+            switch = self.switch()
+            for _ in range(4):
+                self.assert_right(self.members("again", 100, 1))
+            self.assertEqual(self.counters()["counters"]["passing_results_again_total"], 0)
+            switch.terminate()
+            switch.wait(timeout=15)
+            self.right(passing_lab("down", self.name))
 
     def test_two_jobs_at_once_and_many_after_each_other(self):
         for hook in HOOKS:
@@ -235,9 +266,9 @@ class Life(Kernel):
     def test_other_traffic_passes_whatever_frames_come(self):
         noise = ("import random, socket, sys\n"
                  "s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(('eth0', 0)); r = random.Random(int(sys.argv[1]))\n"
-                 "udp = bytes.fromhex('0800450000fc000040004011') + bytes(2) + bytes([10, 77, 0, 3, 10, 77, 0, 1]) + bytes.fromhex('1b58232800e80000')\n"
+                 "udp = bytes.fromhex('0800450000fc0000400040112554') + bytes([10, 77, 0, 3, 10, 77, 0, 1]) + bytes.fromhex('1b58232800e80000')\n"
                  "for i in range(20000):\n"
-                 "    body = bytearray(r.randbytes(6) + r.randbytes(6) + (udp if i % 2 else b'') + r.randbytes(r.randrange(20, 1200)))\n"
+                 "    body = bytearray(r.randbytes(6) + r.randbytes(6) + (udp if i % 2 else b'') + r.randbytes(r.randrange(224, 1200)))\n"
                  "    try:\n"
                  "        s.send(body)\n"
                  "    except OSError:\n"
@@ -250,6 +281,8 @@ class Life(Kernel):
             with self.subTest(hook=hook, seed=seed):
                 self.place("h1").run("/usr/bin/python3", "-c", noise, seed)
                 self.assert_right(members)
+                # Half of it came as far as the checks of packets.
+                self.assertGreater(self.counters()["counters"]["passing_drops_total"], 5000)
                 # Between hosts through the same ports, by both families, and to the switch itself.
                 for target in ("10.77.0.4", "fd77::4"):
                     self.assertIn("hello", self.through("h1", "h2", target))
@@ -269,14 +302,25 @@ class Preflight(Kernel):
         self.assertRegex(self.refused(), rf"{port} is down\n +ip link set dev {port} up")
         place.run("ip", "link", "set", port, "up")
         self.assertRegex(self.refused("--mtu", "3400"), rf"{port} has MTU 3000, and packets need 3400\n +ip link set dev {port} mtu 3400")
-        first = self.switch()
-        said = self.refused(listen="10.77.0.1:9100", http=9002)
-        self.assertRegex(said, rf"{port} has another XDP program, number \d+\n +ip link set dev {port} xdp off")
-        first.terminate()
-        first.wait(timeout=15)
+        with tempfile.NamedTemporaryFile(suffix=".o") as file:
+            subprocess.run(["clang", "-O2", "-target", "bpf", "-x", "c", "-c", "-", "-o", file.name], check=True, text=True,
+                           input="__attribute__((section(\"xdp\"), used)) int pass(void *c) { return 2; }")
+            place.run("ip", "link", "set", "dev", port, "xdp", "obj", file.name, "sec", "xdp")
+        self.assertRegex(self.refused(), rf"{port} has another XDP program, number \d+\n +ip link set dev {port} xdp off")
+        place.run("ip", "link", "set", "dev", port, "xdp", "off")
+        self.assertRegex(self.refused(listen="10.77.9.9:9000"), "cannot listen on 10.77.9.9:9000: .*\n +ip addr add")
+        self.assertRegex(self.refused(ports=[port, port]), "--interface names one interface twice")
         found = place.run(*self.command("--preflight"))
         self.assertIn("nothing is missing for --dataplane xdp on port0, port1, port2", found.stdout)
-        self.assertRegex(found.stderr, "must have GRO on, or results vanish\n +there: ethtool -K DEVICE gro on")
+        self.assertRegex(found.stderr, "note: the other end, the peer of the veth port1, must have GRO on, or results vanish\n +there, unless it is so: ethtool -K DEVICE gro on")
+        # Where the other end can be seen, it is looked at.
+        place.run("ip", "link", "add", "near", "type", "veth", "peer", "name", "far")
+        for device in ("near", "far"):
+            place.run("ip", "link", "set", device, "up")
+        place.run("ethtool", "-K", "far", "gro", "off")
+        self.assertRegex(place.run(*self.command("--preflight", ports=["near"])).stderr, "far, the peer of the veth near, must have GRO on, or results vanish\n +ethtool -K far gro on")
+        place.run("ethtool", "-K", "far", "gro", "on")
+        self.assertEqual(place.run(*self.command("--preflight", ports=["near"])).stderr, "")
         place.run("ip", "link", "set", port, "mtu", "4000")
         self.assertRegex(self.refused(), rf"{port} has MTU 4000; XDP takes frames of one buffer, 3500 at most\n +ip link set dev {port} mtu 3500, or --dataplane tc")
         self.hook = "tc"
@@ -287,7 +331,7 @@ class Preflight(Kernel):
         self.up("tc")
         said = self.switch_place.run("setpriv", "--reuid", "65534", "--clear-groups", "--bounding-set", "-all", *self.command(), check=False)
         self.assertNotEqual(said.returncode, 0)
-        self.assertRegex(said.stderr, "CAP_BPF and CAP_NET_ADMIN\n +run as root, or: setcap")
+        self.assertRegex(said.stderr, "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN\n +run as root, or: setcap")
 
     def test_bad_input_gets_a_sentence(self):
         for arguments, words in ((("--dataplane", "tc"), "needs --interface"),

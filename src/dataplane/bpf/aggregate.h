@@ -129,19 +129,28 @@ INLINE void learn(struct passing_bpf_place* place, const struct passing_bpf_job*
   uint64_t mac = 0;
   __builtin_memcpy(&mac, ethernet->h_source, ETH_ALEN);
   if (place->interface == interface && place->mac == mac) return;
+  const uint32_t tally_at = job->index;
+  struct passing_bpf_tally* tally = bpf_map_lookup_elem(&tallies, &tally_at);
+  if (tally == 0) return;
   place->mac = mac;
   place->interface = interface;
+  /* Of two processors that learn members behind one port at once, at least one sees both: what each has
+   * written is there before it counts. */
+  __sync_fetch_and_add(&tally->crowd, 0);
   uint32_t crowd = 0;
 #pragma clang loop unroll(disable)
   for (uint32_t m = 0; m < PASSING_MAX_MEMBERS; ++m) {
     if (m >= job->members) break;
     const uint32_t index = job->first_place + m * job->lanes + lane;
     const struct passing_bpf_place* other = bpf_map_lookup_elem(&places, &index);
-    if (other != 0 && other->interface == interface) ++crowd;
+    if (other != 0 && AGAIN(other->interface) == interface) ++crowd;
   }
-  const uint32_t index = job->index;
-  struct passing_bpf_tally* tally = bpf_map_lookup_elem(&tallies, &index);
-  if (tally != 0 && tally->crowd < crowd) tally->crowd = crowd;
+  /* The maximum of all: whoever is in the way only makes it larger. */
+#pragma clang loop unroll(disable)
+  for (uint32_t tries = 0; tries < PASSING_MAX_MEMBERS; ++tries) {
+    const uint32_t most = AGAIN(tally->crowd);
+    if (most >= crowd || __sync_val_compare_and_swap(&tally->crowd, most, crowd) == most) break;
+  }
 }
 
 /* The counter of the first check that fails (section 2), or PASSING_BPF_COUNTERS. */
@@ -158,7 +167,8 @@ INLINE uint32_t admit(const struct passing_header* header, const struct found* f
   if (bpf_ntohl(header->epoch) != known->epoch) return PASSING_BPF_WRONG_EPOCH;
   const uint32_t member = bpf_ntohs(header->member);
   if (member >= known->members) return PASSING_BPF_BAD_MEMBER;
-  if (header->lane >= known->lanes) return PASSING_BPF_BAD_LANE;
+  if (header->lane >= known->lanes || header->lane % settings.ports != found->door)
+    return PASSING_BPF_BAD_LANE;
   const uint32_t index = known->first_place + member * known->lanes + header->lane;
   struct passing_bpf_place* pinned = bpf_map_lookup_elem(&places, &index);
   if (pinned == 0 || pinned->port != found->port || !same_address(pinned->ip, found->ip))

@@ -6,11 +6,15 @@
 #include <fmt/format.h>
 #include <linux/if_link.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 
 namespace passing::dataplane {
@@ -55,6 +59,19 @@ std::string name_of_program(unsigned number) {
 }
 
 }  // namespace
+
+int claim(const Interface& interface) {
+  const int descriptor = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  // The first byte stays 0: a name without a file.
+  const std::string text = fmt::format("passing-switch-{}", interface.index);
+  std::copy(text.begin(), text.end(), name.sun_path + 1);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  if (::bind(descriptor, reinterpret_cast<const sockaddr*>(&name), length) == 0) return descriptor;
+  ::close(descriptor);
+  return -1;
+}
 
 Expected<std::unique_ptr<Attachment>> Attachment::make(Hook hook, int program,
                                                        const std::vector<Interface>& interfaces) {
@@ -101,7 +118,7 @@ Expected<void> Attachment::attach_xdp(int program, const Interface& interface) {
                              ? "another XDP program is there; `ip link set dev {0} xdp off` removes it"
                          : link == -ERANGE ? "its MTU is too large; `ip link set dev {0} mtu 3500`, also at "
                                              "the other end of a veth"
-                         : link == -EPERM  ? "run as root, or give CAP_BPF and CAP_NET_ADMIN"
+                         : link == -EPERM  ? "run as root, or give CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
                                            : "see dmesg; --dataplane tc works on every interface";
     return fail(ErrorCode::invalid_argument,
                 fmt::format("cannot attach XDP to {}: {}: {}", interface.name, std::strerror(-link),
@@ -123,7 +140,6 @@ Expected<void> Attachment::attach_tc(int program, const Interface& interface) {
     return refuse(made, made == -EPERM ? "run as root, or give CAP_NET_ADMIN"
                                        : "the kernel needs CONFIG_NET_SCH_INGRESS and CONFIG_NET_CLS_BPF");
   }
-  filter.made_qdisc = made == 0;
   bpf_tc_opts options = filter_options();
   options.prog_fd = program;
   if (const unsigned old = present(interface); old != 0) {
@@ -135,25 +151,19 @@ Expected<void> Attachment::attach_tc(int program, const Interface& interface) {
     options.flags = BPF_TC_F_REPLACE;  // of a switch that was killed together with its keeper
   }
   const int attached = bpf_tc_attach(&hook, &options);
-  if (attached != 0) {
-    if (filter.made_qdisc) remove(filter);
-    return refuse(attached, "the kernel needs CONFIG_NET_CLS_BPF");
-  }
+  if (attached != 0) return refuse(attached, "the kernel needs CONFIG_NET_CLS_BPF");
   filter.program = options.prog_id != 0 ? options.prog_id : present(interface);
   filters_.push_back(filter);
   return {};
 }
 
-// Only what is ours: another switch may have taken the place.
+// Only what is ours: another switch may have taken the place. The clsact qdisc stays: others may use it by
+// now.
 void Attachment::remove(const Filter& filter) {
-  bpf_tc_hook hook = hook_of(filter.interface);
-  if (const unsigned now = present(filter.interface); now != 0 && now == filter.program) {
-    bpf_tc_opts options = filter_options();
-    bpf_tc_detach(&hook, &options);
-  }
-  if (!filter.made_qdisc || present(filter.interface) != 0) return;
-  hook.attach_point = static_cast<bpf_tc_attach_point>(BPF_TC_INGRESS | BPF_TC_EGRESS);
-  bpf_tc_hook_destroy(&hook);
+  const bpf_tc_hook hook = hook_of(filter.interface);
+  if (const unsigned now = present(filter.interface); now == 0 || now != filter.program) return;
+  bpf_tc_opts options = filter_options();
+  bpf_tc_detach(&hook, &options);
 }
 
 // A filter of tc belongs to its interface and outlives us. The keeper sees the end of our pipe, however we

@@ -16,6 +16,10 @@ struct Interface {
   unsigned index = 0;
 };
 
+/// An interface belongs to one switch at a time: held until the end of its process, however that comes (the
+/// name of a socket, in the network namespace). -1: another one has it.
+int claim(const Interface& interface);
+
 /// One program on several interfaces. Off with the destructor; after a crash too: XDP holds on by a
 /// descriptor that the kernel closes, and a filter of tc is removed by a process that waits for the end of
 /// ours.
@@ -38,7 +42,6 @@ class Attachment {
   struct Filter {
     Interface interface;
     unsigned program = 0;  // its number
-    bool made_qdisc = false;
   };
   static void remove(const Filter& filter);
 

@@ -9,10 +9,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "dataplane/bpf/attach.h"
 #include "dataplane/bpf/constants.h"
@@ -89,6 +91,7 @@ struct BpfDataplane::State {
   State& operator=(const State&) = delete;
 
   Expected<void> load();
+  Expected<void> claim_ports();
   Expected<void> list_ports();
   Expected<void> make_fans(std::size_t most);
   Expected<void> attach();
@@ -99,6 +102,16 @@ struct BpfDataplane::State {
   Expected<void> publish(const Job& job);
   void wait_for_programs() const;
 
+  template <class Look>
+  void each_program(Look look) const {
+    for (const bpf_program* program : {entrance(), skeleton->progs.to_member}) {
+      bpf_prog_info info{};
+      __u32 size = sizeof info;
+      if (bpf_program__fd(program) >= 0 &&
+          bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) == 0)
+        look(info);
+    }
+  }
   int map(const bpf_map* which) const { return bpf_map__fd(which); }
   bpf_program* entrance() const {
     return options.hook == Hook::xdp ? skeleton->progs.passing_xdp : skeleton->progs.passing_tc;
@@ -116,6 +129,7 @@ struct BpfDataplane::State {
   std::map<std::uint32_t, Share> shares;  // by job
   passing_bpf* skeleton = nullptr;
   std::vector<Interface> interfaces;
+  std::vector<Descriptor> claims;  // on interfaces
   std::vector<Descriptor> fans;
   std::vector<Descriptor>
       reserved;  // sockets on our ports: nobody else takes them, nobody gets an ICMP error
@@ -134,10 +148,23 @@ Expected<std::unique_ptr<BpfDataplane>> BpfDataplane::start(const Options& optio
     if (index == 0) return fail(ErrorCode::invalid_argument, fmt::format("there is no interface '{}'", name));
     state->interfaces.push_back({name, index});
   }
-  for (const auto step : {&State::load, &State::list_ports, &State::reserve_ports, &State::attach}) {
+  for (const auto step :
+       {&State::claim_ports, &State::load, &State::list_ports, &State::reserve_ports, &State::attach}) {
     if (auto done = (state.get()->*step)(); !done) return tl::unexpected(done.error());
   }
   return std::unique_ptr<BpfDataplane>(new BpfDataplane(std::move(state)));
+}
+
+Expected<void> BpfDataplane::State::claim_ports() {
+  for (const Interface& interface : interfaces) {
+    claims.emplace_back(claim(interface));
+    if (claims.back().get() < 0) {
+      return fail(ErrorCode::invalid_argument,
+                  fmt::format("another passing switch runs on {}: end it, or choose other interfaces",
+                              interface.name));
+    }
+  }
+  return {};
 }
 
 Expected<void> BpfDataplane::State::load() {
@@ -160,7 +187,7 @@ Expected<void> BpfDataplane::State::load() {
   bpf_program__set_autoload(skeleton->progs.to_member, options.hook == Hook::xdp);
   if (const int status = passing_bpf__load(skeleton); status != 0) {
     const char* remedy = status == -EPERM || status == -EACCES
-                             ? "run as root, or give CAP_BPF and CAP_NET_ADMIN"
+                             ? "run as root, or give CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
                          : status == -ENOMEM ? "ask for fewer --slots"
                                              : "Linux 5.15 or newer with CONFIG_BPF_SYSCALL is needed";
     return fail(ErrorCode::no_capacity, fmt::format("the kernel does not load the programs: {}; {}. {}",
@@ -283,7 +310,9 @@ Expected<void> BpfDataplane::State::publish(const Job& job) {
 void BpfDataplane::State::wait_for_programs() const {
   const std::uint32_t first = 0;
   const int descriptor = fans.front().get();
-  PASSING_ASSERT(bpf_map_update_elem(map(skeleton->maps.fans), &first, &descriptor, BPF_ANY) == 0);
+  if (bpf_map_update_elem(map(skeleton->maps.fans), &first, &descriptor, BPF_ANY) == 0) return;
+  // Without memory for it: programs run for microseconds.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
 }
 
 Expected<void> BpfDataplane::install(JobSpec spec, const std::vector<net::SocketAddress>& members) {
@@ -316,11 +345,17 @@ Expected<void> BpfDataplane::install(JobSpec spec, const std::vector<net::Socket
   state.shares[number] = {.first_place = *first, .places = places, .index = state.free_index()};
   const State::Share& share = state.shares.at(number);
   const passing_bpf_tally nothing{};
-  bpf_map_update_elem(state.map(state.skeleton->maps.tallies), &share.index, &nothing, BPF_ANY);
-  for (std::uint32_t i = 0; i < places; ++i) {
+  bool written =
+      bpf_map_update_elem(state.map(state.skeleton->maps.tallies), &share.index, &nothing, BPF_ANY) == 0;
+  for (std::uint32_t i = 0; written && i < places; ++i) {
     const std::uint32_t at = share.first_place + i;
     const passing_bpf_place place = place_of(members[i]);
-    bpf_map_update_elem(state.map(state.skeleton->maps.places), &at, &place, BPF_ANY);
+    written = bpf_map_update_elem(state.map(state.skeleton->maps.places), &at, &place, BPF_ANY) == 0;
+  }
+  if (!written) {
+    return undo({ErrorCode::no_capacity,
+                 fmt::format("the kernel does not take the job: {}", std::strerror(errno)),
+                 {}});
   }
   if (auto made = state.make_fans(job.spec.members); !made) return undo(made.error());
   if (auto published = state.publish(job); !published) return undo(published.error());
@@ -333,7 +368,9 @@ void BpfDataplane::depart(std::uint32_t job, std::uint32_t epoch, std::uint16_t 
   if (before == nullptr || before->spec.epoch != epoch) return;
   state.table.depart(job, epoch, member);
   if (const Job* after = state.table.find(job); after != nullptr) {
-    PASSING_ASSERT(state.publish(*after));
+    // What was there is memory that the next change of any job takes, while programs may still read it. (If
+    // it cannot be changed, who has left is sent results that nobody receives.)
+    if (state.publish(*after)) state.wait_for_programs();
     return;
   }
   bpf_map_delete_elem(state.map(state.skeleton->maps.jobs), &job);
@@ -405,14 +442,10 @@ Totals BpfDataplane::totals() {
   totals.slots = state.options.capabilities.slots;
   totals.free_slots = state.table.free_slots();
   totals.free_by_thread = {totals.free_slots};
-  for (const bpf_program* program : {state.entrance(), state.skeleton->progs.to_member}) {
-    bpf_prog_info info{};
-    __u32 size = sizeof info;
-    if (bpf_program__fd(program) < 0 || bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) != 0)
-      continue;
+  state.each_program([&](const bpf_prog_info& info) {
     totals.program_seconds += 1e-9 * static_cast<double>(info.run_time_ns);
     totals.program_runs += info.run_cnt;
-  }
+  });
   return totals;
 }
 
@@ -427,12 +460,7 @@ int BpfDataplane::program() const { return bpf_program__fd(state_->entrance()); 
 
 std::uint32_t BpfDataplane::verified_instructions() const {
   std::uint32_t most = 0;
-  for (const bpf_program* program : {state_->entrance(), state_->skeleton->progs.to_member}) {
-    bpf_prog_info info{};
-    __u32 size = sizeof info;
-    if (bpf_program__fd(program) >= 0 && bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) == 0)
-      most = std::max(most, info.verified_insns);
-  }
+  state_->each_program([&](const bpf_prog_info& info) { most = std::max(most, info.verified_insns); });
   return most;
 }
 

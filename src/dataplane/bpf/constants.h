@@ -52,7 +52,7 @@ struct passing_bpf_tally {
 };
 
 /* Where a member's lane is. The address is pinned when the job is installed; the way there is learnt from the
- * first packet that passes all checks. */
+ * last packet that passed all checks. */
 struct passing_bpf_place {
   uint8_t ip[16];
   uint64_t mac;       /* the six bytes as they stand, then two of zero */

@@ -80,7 +80,7 @@ struct {
 /* Whom the last copy on a port was for, and of which chunk it was. Copies of a frame leave a port one after
  * the other on one processor. */
 struct copy {
-  uint32_t job;
+  uint32_t installation; /* a job begins at the same sequence again */
   uint32_t sequence;
   uint32_t lane_and_type;
   uint32_t next; /* member to begin with */

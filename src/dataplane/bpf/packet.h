@@ -23,6 +23,7 @@ struct found {
   uint32_t length; /* of the packet, in bytes */
   uint8_t ip[16];  /* the sender's, IPv4 in its IPv6 form */
   uint16_t port;   /* the sender's, in network order */
+  uint16_t door;   /* which of the switch's ports it came to: lane mod ports */
 };
 
 /* As it is in memory now: a value that went through a map is one that the verifier knows nothing about. */
@@ -103,10 +104,12 @@ INLINE int find(void* data, void* end, uint32_t frame_bytes, struct found* found
   const uint32_t at = udp_of(found);
   const struct udphdr* udp = data + at;
   if ((void*)(udp + 1) > end) return 0;
-  if ((uint16_t)(bpf_ntohs(udp->dest) - settings.port) >= settings.ports) return 0;
+  const uint16_t door = bpf_ntohs(udp->dest) - settings.port;
+  if (door >= settings.ports) return 0;
   const uint32_t length = bpf_ntohs(udp->len);
   if (length < sizeof *udp || length > payload || at + length > frame_bytes) return 0;
   found->port = udp->source;
+  found->door = door;
   found->length = length - sizeof *udp;
   return 1;
 }

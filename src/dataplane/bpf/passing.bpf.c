@@ -59,6 +59,7 @@ int passing_tc(struct __sk_buff* skb) {
     data = (void*)(long)skb->data;
     end = (void*)(long)skb->data_end;
   }
+  if (skb->vlan_present) return TC_ACT_UNSPEC; /* another network, whatever its addresses */
   struct work* work = own_work();
   struct passing_bpf_counters* all = own_counters();
   if (work == 0 || all == 0 || !find(data, end, skb->len, &work->found)) return TC_ACT_UNSPEC;
@@ -168,8 +169,9 @@ int to_member(struct xdp_md* context) {
   struct copy* copy = bpf_map_lookup_elem(&copies, &interface);
   if (job == 0 || copy == 0) return XDP_DROP;
   const uint32_t lane_and_type = (uint32_t)header->lane << 8 | header->type;
-  if (copy->job != number || copy->sequence != header->sequence || copy->lane_and_type != lane_and_type) {
-    copy->job = number;
+  if (copy->installation != job->installation || copy->sequence != header->sequence ||
+      copy->lane_and_type != lane_and_type) {
+    copy->installation = job->installation;
     copy->sequence = header->sequence;
     copy->lane_and_type = lane_and_type;
     copy->next = 0;

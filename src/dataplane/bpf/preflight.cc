@@ -12,10 +12,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <map>
 
+#include "dataplane/bpf/attach.h"
 #include "net/mtu.h"
 
 namespace passing::dataplane {
@@ -90,8 +91,7 @@ void look_at_kernel(Hook hook, std::vector<Finding>& findings) {
                         "use a kernel since 5.15 with CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF"});
   }
   std::vector<std::pair<bpf_map_type, const char*>> maps = {{BPF_MAP_TYPE_ARRAY_OF_MAPS, "maps in maps"}};
-  if (hook == Hook::xdp)
-    maps.emplace_back(BPF_MAP_TYPE_DEVMAP, "maps of devices (CONFIG_XDP_SOCKETS is not needed)");
+  if (hook == Hook::xdp) maps.emplace_back(BPF_MAP_TYPE_DEVMAP, "maps of devices");
   for (const auto& [type, name] : maps) {
     if (libbpf_probe_bpf_map_type(type, nullptr) != 1)
       findings.push_back({true, fmt::format("the kernel has no {}", name), "use a kernel since 5.15"});
@@ -108,6 +108,13 @@ void look_at(const std::string& name, Hook hook, int mtu, std::vector<Finding>& 
   if (index == 0) {
     findings.push_back({true, fmt::format("there is no interface '{}'", name), "ip -brief link"});
     return;
+  }
+  const int held = claim({name, index});
+  if (held < 0) {
+    findings.push_back(
+        {true, fmt::format("another passing switch runs on {}", name), "end it, or choose other interfaces"});
+  } else {
+    ::close(held);
   }
   Device device(name);
   if (!device.up()) {
@@ -126,7 +133,7 @@ void look_at(const std::string& name, Hook hook, int mtu, std::vector<Finding>& 
            fmt::format("ip link set dev {} mtu {}, or --dataplane tc", name, net::kLargestXdpMtu)});
     }
     __u32 other = 0;
-    if (bpf_xdp_query_id(static_cast<int>(index), 0, &other) == 0 && other != 0) {
+    if (held >= 0 && bpf_xdp_query_id(static_cast<int>(index), 0, &other) == 0 && other != 0) {
       findings.push_back({true, fmt::format("{} has another XDP program, number {}", name, other),
                           fmt::format("ip link set dev {} xdp off; if that does not help, end the process "
                                       "that holds it (bpftool link)",
@@ -142,34 +149,60 @@ void look_at(const std::string& name, Hook hook, int mtu, std::vector<Finding>& 
   }
 }
 
+// The other end of a veth: XDP hands frames only to one that polls, and tc takes single packets only.
+void look_at_peer(const std::string& name, Hook hook, std::vector<Finding>& findings) {
+  const auto index_of = [](const std::string& of, const char* what) {
+    std::ifstream file(fmt::format("/sys/class/net/{}/{}", of, what));
+    unsigned index = 0;
+    file >> index;
+    return index;
+  };
+  char peer[IFNAMSIZ] = "";
+  // Numbers are those of a namespace, maybe of another one: what is found here is likely, not certain, and
+  // only noted.
+  const bool here = if_indextoname(index_of(name, "iflink"), peer) != nullptr && name != peer &&
+                    index_of(peer, "iflink") == if_nametoindex(name.c_str());
+  const bool xdp = hook == Hook::xdp;
+  const char* feature = xdp ? "rx-gro" : "tx-udp-segmentation";
+  if (here && Device(peer).feature(feature) == xdp) return;
+  const std::string end = here ? peer : "the other end";
+  findings.push_back(
+      {false,
+       fmt::format("{}, the peer of the veth {}, must {}", end, name,
+                   xdp ? "have GRO on, or results vanish" : "cut trains of packets, or they are dropped"),
+       fmt::format("{}ethtool -K {} {}", here ? "" : "there, unless it is so: ", here ? peer : "DEVICE",
+                   xdp ? "gro on" : "tx-udp-segmentation off")});
+}
+
+void look_at_address(const net::SocketAddress& listen, std::vector<Finding>& findings) {
+  const int socket = ::socket(listen.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (::bind(socket, listen.get(), listen.length) != 0) {
+    findings.push_back({true,
+                        fmt::format("cannot listen on {}: {}", net::to_string(listen), std::strerror(errno)),
+                        errno == EADDRINUSE ? "another --listen"
+                                            : "ip addr add ADDRESS/PREFIX dev DEVICE, or another --listen"});
+  }
+  ::close(socket);
+}
+
 }  // namespace
 
 std::vector<Finding> preflight(const BpfDataplane::Options& options, int mtu) {
   std::vector<Finding> findings;
-  const bool privileged = capable(CAP_SYS_ADMIN) || (capable(CAP_BPF) && capable(CAP_NET_ADMIN));
+  const bool privileged =
+      capable(CAP_SYS_ADMIN) || (capable(CAP_BPF) && capable(CAP_PERFMON) && capable(CAP_NET_ADMIN));
   if (!privileged) {
     findings.push_back(
-        {true, "loading programs needs CAP_BPF and CAP_NET_ADMIN",
+        {true, "loading programs needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN",
          "run as root, or: setcap cap_bpf,cap_net_admin,cap_perfmon+ep $(command -v passing)"});
   } else {
     look_at_kernel(options.hook, findings);
   }
-  std::string veths;
   for (const std::string& name : options.interfaces) {
     look_at(name, options.hook, mtu, findings);
-    if (Device(name).driver() == "veth") veths += (veths.empty() ? "" : ", ") + name;
+    if (Device(name).driver() == "veth") look_at_peer(name, options.hook, findings);
   }
-  // The other end may be in a namespace where nobody can look.
-  if (!veths.empty() && options.hook == Hook::xdp) {
-    findings.push_back(
-        {false, fmt::format("the other end of a veth ({}) must have GRO on, or results vanish", veths),
-         "there: ethtool -K DEVICE gro on"});
-  } else if (!veths.empty()) {
-    findings.push_back(
-        {false,
-         fmt::format("the other end of a veth ({}) must cut trains of packets, or they are dropped", veths),
-         "there: ethtool -K DEVICE tx-udp-segmentation off"});
-  }
+  look_at_address(options.listen, findings);
   return findings;
 }
 
