@@ -138,6 +138,7 @@ Expected<std::vector<Measured>> read_bench(const std::string& path) {
       !content.value("results", json()).is_array())
     return refuse(path, "is not a file of results of a benchmark");
   std::vector<Measured> rows;
+  std::string dataplane;  // the first there is: a cluster has one kind of switch
   for (const json& row : content["results"]) {
     const auto number = [&](const char* field) {
       return row.contains(field) && row[field].is_number() ? row[field].get<double>() : 0;
@@ -149,6 +150,11 @@ Expected<std::vector<Measured>> read_bench(const std::string& path) {
     if (!strategy || number("median_seconds") <= 0 || number("rate_bps") <= 0 || number("bytes") <= 0)
       continue;
     if (number("hosts") < 2) continue;  // nothing goes over links
+    const json through = row.value("dataplane", json());
+    if (through.is_string() && through != "") {
+      if (dataplane.empty()) dataplane = through.get<std::string>();
+      if (through != dataplane) continue;
+    }
     rows.push_back({.strategy = *strategy,
                     .hosts = count("hosts"),
                     .ranks = count("ranks_per_host"),

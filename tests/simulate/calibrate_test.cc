@@ -88,6 +88,21 @@ TEST(Comparison, MedianAndWorstAreOfOtherCases) {
   EXPECT_EQ(to_json(all)["rows"].size(), 4U);
 }
 
+// A cluster has one kind of switch: what another one did beside it does not count.
+TEST(BenchFile, OneDataplaneCounts) {
+  const std::string path = testing::TempDir() + "/dataplanes.json";
+  std::ofstream(path)
+      << R"({"format": "passing-bench", "results": [)"
+      << R"({"strategy": "passing", "dataplane": "tc", "hosts": 4, "rate_bps": 1e9, "bytes": 1e6, "median_seconds": 0.1},)"
+      << R"({"strategy": "passing", "dataplane": "xdp", "hosts": 4, "rate_bps": 1e9, "bytes": 1e6, "median_seconds": 0.2},)"
+      << R"({"strategy": "ring", "dataplane": "", "hosts": 4, "rate_bps": 1e9, "bytes": 1e6, "median_seconds": 0.3}]})";
+  const auto rows = read_bench(path);
+  ASSERT_TRUE(rows);
+  ASSERT_EQ(rows->size(), 2U);
+  EXPECT_EQ((*rows)[0].seconds, 0.1);
+  EXPECT_EQ((*rows)[1].seconds, 0.3);
+}
+
 TEST(BenchFile, WhatIsWrongIsSaid) {
   const std::string path = testing::TempDir() + "/bench.json";
   const auto error = [&](const std::string& text) {
