@@ -195,9 +195,10 @@ Expected<void> BpfDataplane::State::load() {
   }
   if (options.profile) {
     statistics = Descriptor(bpf_enable_stats(BPF_STATS_RUN_TIME));
-    if (statistics.get() < 0)
+    if (statistics.get() < 0) {
       return fail(ErrorCode::no_capacity,
                   fmt::format("the kernel does not measure programs: {}", std::strerror(errno)));
+    }
   }
   return {};
 }
