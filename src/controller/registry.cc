@@ -59,6 +59,13 @@ Expected<void> check_lanes(const JoinRequest& request) {
   return {};
 }
 
+// Of two processes never, unless they have no sockets.
+bool same(const std::vector<net::SocketAddress>& a, const std::vector<net::SocketAddress>& b) {
+  return !a.empty() && std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return net::to_protocol(x) == net::to_protocol(y);
+  });
+}
+
 }  // namespace
 
 Expected<void> Registry::check(const JoinRequest& request) const {
@@ -152,6 +159,9 @@ Expected<Registry::Epoch*> Registry::place_for(Time now, Job& job, const JoinReq
   Epoch& current = *job.current;
   Member& holder = current.members[request.rank];
   const bool forming = !current.running && current.ended.empty();
+  // The same sockets: its answer was lost, and it asks again.
+  if (current.ended.empty() && holder.joined && !holder.departed && same(holder.addresses, request.addresses))
+    return &current;
   if (holder.joined && !holder.departed) {
     if (!request.rejoin) {
       return refuse(
@@ -166,7 +176,7 @@ Expected<Registry::Epoch*> Registry::place_for(Time now, Job& job, const JoinReq
   if (forming) return &current;
   if (!job.next) job.next = new_epoch(job, now);
   Member& next_holder = job.next->members[request.rank];
-  if (next_holder.joined && !request.rejoin) {
+  if (next_holder.joined && !request.rejoin && !same(next_holder.addresses, request.addresses)) {
     return refuse(
         fmt::format("rank {} of job '{}' is taken: another process waits for the next epoch with it",
                     request.rank, request.job));

@@ -15,6 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr long kTimeoutMs = 5000;
+constexpr int kRepeats = 2;
 
 std::size_t append(char* data, std::size_t size, std::size_t count, void* to) {
   static_cast<std::string*>(to)->append(data, size * count);
@@ -33,7 +34,7 @@ Expected<json> parse(const std::string& address, const Expected<std::string>& te
 }  // namespace
 
 Expected<std::string> ControllerClient::request(const std::string& path, const std::string* body,
-                                                std::string* answered_from) const {
+                                                std::string* answered_from, bool repeatable) const {
   static const bool ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
   PASSING_ASSERT(ready);
   const std::unique_ptr<CURL, void (*)(CURL*)> curl(curl_easy_init(), curl_easy_cleanup);
@@ -54,7 +55,13 @@ Expected<std::string> ControllerClient::request(const std::string& path, const s
     curl_easy_setopt(curl.get(), CURLOPT_POSTFIELDSIZE, static_cast<long>(body->size()));
     curl_easy_setopt(curl.get(), CURLOPT_HTTPHEADER, headers.get());
   }
-  if (const CURLcode code = curl_easy_perform(curl.get()); code != CURLE_OK) {
+  CURLcode code = curl_easy_perform(curl.get());
+  // On a path that loses packets an exchange may take longer than one waits for it: another may not.
+  for (int again = 0; again < kRepeats && repeatable && code == CURLE_OPERATION_TIMEDOUT; ++again) {
+    answer.clear();
+    code = curl_easy_perform(curl.get());
+  }
+  if (code != CURLE_OK) {
     return fail(ErrorCode::unreachable, fmt::format("the controller at {} does not answer: {}", address_,
                                                     problem[0] != 0 ? problem : curl_easy_strerror(code)));
   }
@@ -115,7 +122,8 @@ Expected<JoinReply> ControllerClient::join(const std::string& job, const std::st
       json{{"token", token}, {"size", size},           {"rank", rank},    {"lanes", lanes},
            {"slots", slots}, {"addresses", addresses}, {"rejoin", rejoin}}
           .dump();
-  const auto body = parse(address_, request("/v1/jobs/" + job + "/join", &text));
+  // The controller knows by its sockets who asks twice.
+  const auto body = parse(address_, request("/v1/jobs/" + job + "/join", &text, nullptr, !addresses.empty()));
   if (!body) return tl::unexpected(body.error());
   try {
     return JoinReply{.job = body->at("job").get<std::uint32_t>(),
@@ -127,10 +135,10 @@ Expected<JoinReply> ControllerClient::join(const std::string& job, const std::st
   }
 }
 
-Expected<JobState> ControllerClient::look(const std::string& job, std::uint64_t key,
-                                          std::uint32_t rank) const {
+Expected<JobState> ControllerClient::look(const std::string& job, std::uint64_t key, std::uint32_t rank,
+                                          bool patient) const {
   const std::string text = json{{"key", to_hex(key)}, {"rank", rank}}.dump();
-  const auto body = parse(address_, request("/v1/jobs/" + job + "/look", &text));
+  const auto body = parse(address_, request("/v1/jobs/" + job + "/look", &text, nullptr, patient));
   if (!body) return tl::unexpected(body.error());
   JobState state;
   try {

@@ -50,7 +50,8 @@ class ControllerClient {
   Expected<JoinReply> join(const std::string& job, const std::string& token, std::uint32_t size,
                            std::uint32_t rank, std::uint32_t lanes, std::uint32_t slots,
                            const std::vector<std::string>& addresses, bool rejoin) const;
-  Expected<JobState> look(const std::string& job, std::uint64_t key, std::uint32_t rank) const;
+  Expected<JobState> look(const std::string& job, std::uint64_t key, std::uint32_t rank,
+                          bool patient = false) const;
   Expected<void> leave(const std::string& job, std::uint64_t key, std::uint32_t rank) const;
   Expected<void> give(const std::string& job, std::uint64_t key, std::uint32_t rank, const std::string& tag,
                       const std::string& blob) const;
@@ -59,9 +60,9 @@ class ControllerClient {
   Expected<std::string> get(const std::string& path) const;
 
  private:
-  /// `answered_from`: gets the numeric address that answered.
+  /// `answered_from`: gets the numeric address that answered. `repeatable`: asked again if it takes too long.
   Expected<std::string> request(const std::string& path, const std::string* body,
-                                std::string* answered_from = nullptr) const;
+                                std::string* answered_from = nullptr, bool repeatable = false) const;
 
   std::string address_;  // HOST:PORT
 };

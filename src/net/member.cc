@@ -137,7 +137,7 @@ Expected<void> Member::join_job(Time deadline) {
   membership_ = *reply;
   JobState state;
   for (Duration pause = 5 * kMillisecond;; pause = std::min(2 * pause, 200 * kMillisecond)) {
-    const auto looked = client_.look(options_.job, membership_.key, options_.rank);
+    const auto looked = client_.look(options_.job, membership_.key, options_.rank, true);
     if (!looked) return tl::unexpected(looked.error());
     state = *looked;
     if (state.phase == JobState::Phase::running) break;

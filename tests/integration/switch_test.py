@@ -120,6 +120,17 @@ class Faults(TestCase):
         self.eventually(lambda: switch.jobs() == [], "the job is not forgotten")
         self.assertEqual(switch.free_slots(), json.loads(switch.get("/v1/switch"))["slots"])
 
+    def test_a_join_may_be_asked_for_twice(self):
+        """Its answer may have been lost; the same sockets are the same process."""
+        switch = self.switch()
+        body = {"token": self.token, "size": 2, "rank": 0, "lanes": 1, "slots": 64, "addresses": ["127.0.0.1:45001"]}
+        first = switch.post("/v1/jobs/twice/join", body)
+        self.assertEqual(first[0], 200)
+        self.assertEqual(switch.post("/v1/jobs/twice/join", body), first)
+        status, answer = switch.post("/v1/jobs/twice/join", {**body, "addresses": ["127.0.0.1:45002"]})
+        self.assertEqual(status, 400)
+        self.assertIn("is taken", answer["error"])
+
     def test_a_member_that_restarts_joins_again(self):
         switch = self.switch("--mtu", "1500", "--lease", "30")
         members = self.slow_members(switch, 2)
@@ -218,7 +229,7 @@ class BadInput(TestCase):
         good = {"token": self.token, "size": 2, "rank": 0, "addresses": ["127.0.0.1:5000"]}
         self.assertEqual(switch.post("/v1/jobs/bad/join", good)[0], 200)
         for change, sentence in [
-                ({"rank": 0}, "rank 0 of job 'bad' is taken"),
+                ({"addresses": ["127.0.0.1:5001"]}, "rank 0 of job 'bad' is taken"),
                 ({"rank": 2}, "rank is 2: must be 0 to 1"),
                 ({"rank": 1, "size": 3}, "job 'bad' has size 2"),
                 ({"rank": 1, "lanes": 2, "addresses": ["127.0.0.1:1", "127.0.0.1:2"]}, "job 'bad' has size 2, 1 lanes"),

@@ -2,6 +2,7 @@
 #include "simulate/cluster.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -48,7 +49,7 @@ class ClusterFile : public testing::Test {
     EXPECT_EQ(message.substr(0, path_.size()), path_);
     return message.substr(path_.size());
   }
-  std::string path_ = testing::TempDir() + "/cluster.toml";
+  std::string path_ = testing::TempDir() + "/passing-cluster-" + std::to_string(getpid()) + ".toml";
 };
 
 TEST_F(ClusterFile, IsRead) {

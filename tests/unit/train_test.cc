@@ -1,5 +1,6 @@
 // docs/train.md: models and their buckets, the figures of a table.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -72,7 +73,7 @@ TEST(ModelFile, ThoseThatComeWithUsAreAsPublished) {
 }
 
 TEST(ModelFile, WhatIsWrongIsSaid) {
-  const std::string path = testing::TempDir() + "/model.json";
+  const std::string path = testing::TempDir() + "/passing-" + std::to_string(getpid()) + "-model.json";
   const nlohmann::json good = {
       {"format", "passing-model"},
       {"version", 1},
