@@ -103,7 +103,8 @@ class Faults(unittest.TestCase):
         for missing in (0, 2):
             outputs = self.ranks(f'rank == {missing} or says("init", lambda: begin(4))', switch=False)
             for rank in {0, 1, 2} - {missing}:
-                self.assertRegex(outputs[rank], f"init RuntimeError passing: Timed out : rank {missing} of 3 did not come within 4 s")
+                # Who is late by a moment hears it of the other instead.
+                self.assertRegex(outputs[rank], f"init RuntimeError passing: (Timed out|a connection is closed) : (rank [012]: )?rank {missing} of 3 did not come within 4 s")
 
     def test_a_rank_with_a_bad_setting(self):
         for bad in (0, 2):
