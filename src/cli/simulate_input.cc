@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "cli/share.h"
 #include "lab/plan.h"
@@ -115,9 +116,19 @@ struct Swept {
 Expected<std::vector<Swept>> swept(const SimulateOptions& options, const Cluster& cluster) {
   std::vector<Swept> made = {{cluster, {}}};
   std::vector<unsigned> gpus;
+  std::set<std::string> seen;
   for (const std::string& text : options.sweeps) {
     const auto variation = variation_of(text);
     if (!variation) return tl::unexpected(variation.error());
+    if (!seen.insert(variation->name).second) {
+      return refuse(
+          fmt::format("--sweep: {0} is swept twice: give all its values at once, {0}=A,B", variation->name));
+    }
+    for (const double value : variation->values) {
+      if (variation->name != "gpus_per_host" || cluster.gpus() % static_cast<unsigned>(value) == 0) continue;
+      return refuse(fmt::format("--sweep: gpus_per_host={} does not divide the {} GPUs of {}", value,
+                                cluster.gpus(), cluster.name));
+    }
     if (variation->name == "gpus") {
       gpus.assign(variation->values.begin(), variation->values.end());
       continue;

@@ -121,6 +121,12 @@ Expected<void> compare_with(const std::string& file, Cluster cluster, bool calib
     if (!made) return tl::unexpected(made.error());
     comparisons.rows.push_back(std::move(*made));
   }
+  if (comparisons.cases() == 0) {
+    return fail(
+        ErrorCode::invalid_argument,
+        "there is no case left to compare: all of them served to calibrate; measure others as well, or give "
+        "--calibrate another file");
+  }
   fmt::print("{}", to_text(comparisons));
   json["validation"] = to_json(comparisons);
   return {};

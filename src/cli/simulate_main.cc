@@ -113,7 +113,12 @@ void add_options(CLI::App& app, SimulateOptions& options) {
                "same, and say how "
                "far they are apart");
   app.add_option("--against", options.against,
-                 "the same with results of `passing bench` that there are already");
+                 "the same with results of `passing bench` that there are already")
+      ->excludes("--validate");
+  // What is compared is what was measured.
+  for (const char* other : {"--sweep", "--beside", "--report"}) {
+    for (const char* comparison : {"--validate", "--against"}) app.get_option(other)->excludes(comparison);
+  }
   app.add_option("--hosts", options.lab_hosts, "for --validate: hosts of the lab")
       ->delimiter(',')
       ->check(whole_number(2, 64))

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -133,6 +134,7 @@ std::string Measured::name() const {
 Expected<std::vector<Measured>> read_bench(const std::string& path) {
   std::ifstream file(path);
   if (!file) return refuse(path, fmt::format("cannot be read ({})", std::strerror(errno)));
+  if (std::filesystem::is_directory(path)) return refuse(path, "is a directory");
   const json content = json::parse(file, nullptr, false);
   if (!content.is_object() || content.value("format", json()) != "passing-bench" ||
       !content.value("results", json()).is_array())

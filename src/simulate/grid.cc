@@ -15,8 +15,10 @@ namespace {
 
 namespace s4u = simgrid::s4u;
 
-// Bytes are whole numbers there; small enough pieces of them make the rounding vanish.
+// Bytes are whole numbers there; small enough pieces of them make the rounding vanish, as long as a flow has
+// not more of them than 64 bits hold.
 constexpr double kPiecesPerByte = 1e6;
+constexpr double kMostPieces = 4e18;
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr const char* kContexts = "--cfg=contexts/factory:thread";  // sanitizers know threads only
@@ -27,23 +29,39 @@ constexpr const char* kContexts = "--cfg=contexts/factory:raw";
 /// The engine with exact flows: no model of TCP's start, no acknowledgements on the way back.
 class Grid {
  public:
-  explicit Grid(const Traffic& traffic)
-      : engine_(&count_, arguments_), zone_(s4u::create_full_zone("cluster")) {
-    for (const Link& each : traffic.links) {
-      const double rate = std::isinf(each.rate) ? 1 : each.rate;
-      links_.push_back(
-          zone_->create_link(std::to_string(links_.size()), rate * kPiecesPerByte)->set_latency(0)->seal());
+  explicit Grid(const Scenario& scenario)
+      : pieces_per_byte_(pieces_for(scenario)),
+        engine_(&count_, arguments_),
+        zone_(s4u::create_full_zone("cluster")) {
+    const Traffic& traffic = scenario.traffic;
+    const std::size_t jobs = scenario.jobs.size();
+    for (std::size_t job = 0; job < jobs; ++job) {
+      links_.emplace_back();
+      for (std::size_t i = 0; i < traffic.links.size(); ++i) {
+        const Link& each = traffic.links[i];
+        // GPUs are a job's own, and so is its share of the slots.
+        const bool own = each.kind == Kind::bus || each.kind == Kind::slots;
+        const double rate = std::isinf(each.rate) ? 1 : each.rate;
+        links_[job].push_back(
+            job > 0 && !own
+                ? links_[0][i]
+                : zone_->create_link(std::to_string(job) + "." + std::to_string(i), rate * pieces_per_byte_)
+                      ->set_latency(0)
+                      ->seal());
+      }
     }
     std::size_t flows = 0;
     for (const auto* steps : {&traffic.steps, &traffic.small_steps}) {
-      for (const Step& step : *steps) flows += step.flows.size();
+      for (const Step& step : *steps) flows += jobs * step.flows.size();
     }
     side_ = static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(flows)))) + 1;
     for (std::size_t i = 0; i < 2 * side_; ++i)
       hosts_.push_back(zone_->create_host(std::to_string(i), 1.0)->seal());
     for (const auto* steps : {&traffic.steps, &traffic.small_steps}) {
       for (const Step& step : *steps) {
-        for (const Flow& flow : step.flows) add(flow);
+        for (const Flow& flow : step.flows) {
+          for (std::size_t job = 0; job < jobs; ++job) add(flow, job);
+        }
       }
     }
     zone_->seal();
@@ -52,20 +70,36 @@ class Grid {
   void run() const { engine_.run(); }
   s4u::Host* anywhere() const { return hosts_.front(); }
 
-  s4u::CommPtr start(const Flow& flow, double bytes) const {
-    const auto [from, to] = ends_.at(&flow);
-    const double pieces = std::max(1.0, std::round(flow.tensors * bytes * kPiecesPerByte));
+  s4u::CommPtr start(const Flow& flow, std::size_t job, double bytes) const {
+    const auto [from, to] = ends_.at({&flow, job});
+    const double pieces = std::max(1.0, std::round(flow.tensors * bytes * pieces_per_byte_));
     return s4u::Comm::sendto_async(from, to, static_cast<std::uint64_t>(pieces));
   }
 
  private:
-  void add(const Flow& flow) {
+  static double pieces_for(const Scenario& scenario) {
+    double tensors = 0;
+    for (const auto* steps : {&scenario.traffic.steps, &scenario.traffic.small_steps}) {
+      for (const Step& step : *steps) {
+        for (const Flow& flow : step.flows) tensors = std::max(tensors, flow.tensors);
+      }
+    }
+    double bytes = 0;
+    for (const train::Schedule& job : scenario.jobs) {
+      for (const train::Bucket& each : job.buckets)
+        bytes = std::max(bytes, sizeof(float) * static_cast<double>(each.elements));
+    }
+    return std::min(kPiecesPerByte, kMostPieces / std::max(1.0, tensors * bytes));
+  }
+
+  void add(const Flow& flow, std::size_t job) {
     const std::size_t number = ends_.size();
     const std::pair ends{hosts_[number / side_], hosts_[side_ + number % side_]};
     std::vector<s4u::LinkInRoute> route;
-    for (const Use& use : flow.uses) route.insert(route.end(), use.times, s4u::LinkInRoute(links_[use.link]));
+    for (const Use& use : flow.uses)
+      route.insert(route.end(), use.times, s4u::LinkInRoute(links_[job][use.link]));
     zone_->add_route(ends.first->get_netpoint(), ends.second->get_netpoint(), nullptr, nullptr, route, false);
-    ends_.emplace(&flow, ends);
+    ends_.emplace(std::pair{&flow, job}, ends);
   }
 
   // SimGrid takes its settings from a command line, and may change it.
@@ -79,20 +113,23 @@ class Grid {
   char* arguments_[8] = {words_[0].data(), words_[1].data(), words_[2].data(), words_[3].data(),
                          words_[4].data(), words_[5].data(), words_[6].data(), nullptr};
   int count_ = 7;
+  double pieces_per_byte_;
   s4u::Engine engine_;
   s4u::NetZone* zone_;
   std::size_t side_ = 1;
-  std::vector<s4u::Link*> links_;
+  std::vector<std::vector<s4u::Link*>> links_;  // by job
   std::vector<s4u::Host*> hosts_;
-  std::map<const Flow*, std::pair<s4u::Host*, s4u::Host*>> ends_;
+  std::map<std::pair<const Flow*, std::size_t>, std::pair<s4u::Host*, s4u::Host*>> ends_;  // by flow and job
 };
 
 /// One bucket on its way, in an actor of its own: step by step, each after the same one of the bucket before,
 /// or all of them after the last one of that.
 class Passage {
  public:
-  Passage(const Grid& grid, const Traffic& traffic, double bytes, std::shared_ptr<Passage> before)
+  Passage(const Grid& grid, const Traffic& traffic, std::size_t job, double bytes,
+          std::shared_ptr<Passage> before)
       : grid_(grid),
+        job_(job),
         steps_(traffic.steps_for(bytes)),
         overlapping_(traffic.overlapping),
         bytes_(bytes),
@@ -107,7 +144,7 @@ class Passage {
       if (i == 0) began_ = s4u::Engine::get_clock();
       std::vector<s4u::CommPtr> going;
       going.reserve(steps_[i].flows.size());
-      for (const Flow& flow : steps_[i].flows) going.push_back(grid_.start(flow, bytes_));
+      for (const Flow& flow : steps_[i].flows) going.push_back(grid_.start(flow, job_, bytes_));
       for (const s4u::CommPtr& each : going) each->wait();
       passed_[i]->release();
     }
@@ -130,6 +167,7 @@ class Passage {
   }
 
   const Grid& grid_;
+  std::size_t job_;
   const std::vector<Step>& steps_;
   bool overlapping_;
   double bytes_;
@@ -143,8 +181,8 @@ class Passage {
 /// Iterations of one job, one after the other: docs/simulation.md 1.7. Runs in an actor of its own.
 class Trainer {
  public:
-  Trainer(const Grid& grid, const Scenario& scenario, const train::Schedule& schedule)
-      : grid_(grid), scenario_(scenario), schedule_(schedule) {}
+  Trainer(const Grid& grid, const Scenario& scenario, std::size_t job)
+      : grid_(grid), scenario_(scenario), job_(job), schedule_(scenario.jobs[job]) {}
 
   Timing iterate() {
     const double begin = s4u::Engine::get_clock();
@@ -155,7 +193,7 @@ class Trainer {
       s4u::this_actor::sleep_until(begin + schedule_.forward_seconds + each.ready_seconds);
       if (under_way_.size() >= scenario_.in_flight) await_first();
       const double bytes = sizeof(float) * static_cast<double>(each.elements);
-      last = std::make_shared<Passage>(grid_, scenario_.traffic, bytes, last);
+      last = std::make_shared<Passage>(grid_, scenario_.traffic, job_, bytes, last);
       under_way_.push_back(last);
       s4u::Actor::create("bucket", grid_.anywhere(), [passage = last] { passage->run(); });
     }
@@ -175,6 +213,7 @@ class Trainer {
 
   const Grid& grid_;
   const Scenario& scenario_;
+  std::size_t job_;
   const train::Schedule& schedule_;
   double busy_until_ = 0;
   double busy_ = 0;
@@ -184,12 +223,12 @@ class Trainer {
 }  // namespace
 
 Timing run_grid(const Scenario& scenario) {
-  const Grid grid(scenario.traffic);
+  const Grid grid(scenario);
   Timing mean;
   bool over = false;
   for (std::size_t job = 0; job < scenario.jobs.size(); ++job) {
     s4u::Actor::create("job" + std::to_string(job), grid.anywhere(), [&, job] {
-      Trainer trainer(grid, scenario, scenario.jobs[job]);
+      Trainer trainer(grid, scenario, job);
       if (job > 0) {
         while (!over) trainer.iterate();
         return;

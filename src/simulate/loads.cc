@@ -77,7 +77,9 @@ LoadStep network(const Strategy& strategy, const Layout& layout, double wire) {
   return step;
 }
 
+// In the rack from host to host, only from there through the switch: packets of two kinds.
 LoadStep network_of_racks(const Strategy& strategy, const Layout& layout, double wire) {
+  const double mesh = mesh_factor(layout.cluster);
   LoadStep step;
   step[Kind::bus] = twice(layout.gpus);
   step.latency = in_host_latency(layout);
@@ -86,10 +88,10 @@ LoadStep network_of_racks(const Strategy& strategy, const Layout& layout, double
   const double parts = layout.fewest();
   const double host = (layout.most() - 1 + parts - 1) / parts;
   if (layout.racks == 1) {
-    both(step, Kind::host_up, Kind::host_down, wire * host);
+    both(step, Kind::host_up, Kind::host_down, mesh * host);
     return step;
   }
-  both(step, Kind::host_up, Kind::host_down, wire * (host + 1 / parts));
+  both(step, Kind::host_up, Kind::host_down, mesh * host + wire / parts);
   both(step, Kind::rack_up, Kind::rack_down, wire);
   step[Kind::slots] = wire;
   step[Kind::ingest] = wire * layout.members(strategy);
@@ -130,14 +132,19 @@ LoadStep halving(const Layout& layout, double wire, unsigned number, bool small)
 
 }  // namespace
 
+double mesh_factor(const Cluster& cluster) {
+  const double payload = cluster.payload_bytes;
+  return (payload + cluster.payload_overhead) / payload / cluster.mesh_efficiency;
+}
+
 double wire_factor(const Strategy& strategy, const Cluster& cluster) {
   if (strategy.through_switch()) {
     const double payload = 4.0 * cluster.elements_per_packet;
     return (payload + cluster.packet_overhead) / payload / cluster.switch_efficiency;
   }
-  const double payload = cluster.payload_bytes;
-  const double efficiency = strategy.through_servers() ? cluster.server_efficiency : cluster.mesh_efficiency;
-  return (payload + cluster.payload_overhead) / payload / efficiency;
+  return strategy.through_servers()
+             ? mesh_factor(cluster) * cluster.mesh_efficiency / cluster.server_efficiency
+             : mesh_factor(cluster);
 }
 
 double rate_of(Kind kind, const Strategy& strategy, const Layout& layout, unsigned jobs) {

@@ -27,6 +27,8 @@ constexpr double kWholeBytes = 8192;
 
 /// Bytes on the wire for a byte of tensor.
 double wire_factor(const Strategy& strategy, const Cluster& cluster);
+/// The same between hosts, whatever the strategy.
+double mesh_factor(const Cluster& cluster);
 /// Bytes per second of a link; of the straggler's host, if it has one. Infinite: there is no such limit.
 double rate_of(Kind kind, const Strategy& strategy, const Layout& layout, unsigned jobs);
 

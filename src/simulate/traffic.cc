@@ -141,7 +141,8 @@ class Explicit {
     if (name == "ring_hierarchical") return ring(layout_.hosts);
     if (name == "ps_sharded") return shards();
     if (strategy_.through_servers()) return servers(name == "ps" ? layout_.gpus : 1);
-    return {strategy_.rack ? aggregation_of_racks() : aggregation(name == "in_network" ? layout_.gpus : 1)};
+    if (strategy_.rack) return aggregation_of_racks();
+    return {aggregation(name == "in_network" ? layout_.gpus : 1)};
   }
 
   // Between hosts; through the spine if they are in different racks.
@@ -219,10 +220,10 @@ class Explicit {
     return flows;
   }
 
-  void through_switch(Flow& flow, unsigned times) const {
+  void through_switch(Flow& flow) const {
     for (const auto& [kind, count] :
          {std::pair{Kind::slots, 1U}, {Kind::ingest, layout_.members(strategy_)}}) {
-      if (!std::isinf(links_[link(kind, 0)].rate)) flow.uses.push_back({link(kind, 0), times * count});
+      if (!std::isinf(links_[link(kind, 0)].rate)) flow.uses.push_back({link(kind, 0), count});
     }
   }
 
@@ -239,28 +240,38 @@ class Explicit {
       flow.uses.push_back({link(Kind::rack_up, rack), times});
       flow.uses.push_back({link(Kind::rack_down, rack), times});
     }
-    through_switch(flow, 1);
+    through_switch(flow);
     return flow;
   }
 
   // The same in parts: the first hosts of a rack own one each, of as many as the smallest rack has hosts.
-  Flow aggregation_of_racks() const {
+  // Host to host and through the switch have different headers, so each link has a flow of its own, and the
+  // slowest decides.
+  std::vector<Flow> aggregation_of_racks() const {
     const unsigned parts = layout_.fewest();
+    const double mesh = mesh_factor(layout_.cluster);
     const bool up = layout_.racks > 1;
-    Flow flow{.uses = {}, .tensors = wire_ / parts};
+    std::vector<Flow> flows;
+    const auto over = [&](Kind kind, unsigned number, double tensors) {
+      flows.push_back({.uses = {{link(kind, number), 1}}, .tensors = tensors});
+    };
     for (unsigned host = 0; host < layout_.hosts; ++host) {
       const unsigned rack = layout_.rack_of(host);
       const bool owner = host - rack * layout_.cluster.hosts_per_rack < parts;
-      const unsigned times = owner ? parts - 1 + layout_.rack_size(rack) - 1 + (up ? 1 : 0) : parts;
-      flow.uses.push_back({link(Kind::host_up, host), times});
-      flow.uses.push_back({link(Kind::host_down, host), times});
+      const double in_rack = owner ? mesh * (parts - 1 + layout_.rack_size(rack) - 1) / parts : mesh;
+      const double tensors = in_rack + (owner && up ? wire_ / parts : 0);
+      over(Kind::host_up, host, tensors);
+      over(Kind::host_down, host, tensors);
     }
     for (unsigned rack = 0; up && rack < layout_.racks; ++rack) {
-      flow.uses.push_back({link(Kind::rack_up, rack), parts});
-      flow.uses.push_back({link(Kind::rack_down, rack), parts});
+      over(Kind::rack_up, rack, wire_);
+      over(Kind::rack_down, rack, wire_);
     }
-    if (up) through_switch(flow, parts);
-    return flow;
+    for (const auto& [kind, count] :
+         {std::pair{Kind::slots, 1U}, {Kind::ingest, layout_.members(strategy_)}}) {
+      if (up && !std::isinf(links_[link(kind, 0)].rate)) over(kind, 0, wire_ * count);
+    }
+    return flows;
   }
 
   const Strategy& strategy_;

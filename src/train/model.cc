@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -66,6 +67,7 @@ std::size_t Schedule::elements() const {
 Expected<Model> read_model(const std::string& path) {
   std::ifstream file(path);
   if (!file) return refuse(path, fmt::format("cannot be read ({})", std::strerror(errno)));
+  if (std::filesystem::is_directory(path)) return refuse(path, "is a directory");
   const json content = json::parse(file, nullptr, false);
   if (!content.is_object()) return refuse(path, "is not JSON");
   if (content.value("format", json()) != kFormat || content.value("version", json()) != 1)

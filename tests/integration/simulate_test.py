@@ -162,12 +162,16 @@ class Simulate(unittest.TestCase):
                 (["--sweep", "gpus=8..4"], "--sweep: 'gpus=8..4' must be values above 0"),
                 (["--sweep", "colour=3"], "--sweep: 'colour=3' is nothing that can be swept: there are gpus=8..65536"),
                 (["--sweep", "rate=fast"], "--sweep: 'rate=fast' must be values above 0 such as rate=10gbit"),
+                (["--sweep", "gpus=4", "--sweep", "gpus=8"], "--sweep: gpus is swept twice: give all its values at once, gpus=A,B"),
+                (["--sweep", "gpus_per_host=3"], "--sweep: gpus_per_host=3 does not divide the 8 GPUs of mine"),
+                (["--model", "/"], "/ is a directory"),
+                (["--calibrate", "/"], "/ is a directory"),
                 (["--calibrate", empty], "empty.json is not a file of results of a benchmark"),
                 (["--against", "./none.json"], "./none.json cannot be read (No such file or directory)"),
                 (["--json", "/nowhere/at/all.json"], "--json: cannot write '/nowhere/at/all.json'"),
                 (["--report", "/nowhere/at/all.html"], "--report: cannot write '/nowhere/at/all.html'")):
             self.assertIn(sentence, self.refused("--cluster", cluster, *([] if "--strategies" in arguments else ["--strategies", "ring"]), *arguments))
-        for arguments in (["--level", "wild"], ["--wild"], ["--hosts", "1"]):
+        for arguments in (["--level", "wild"], ["--wild"], ["--hosts", "1"], ["--validate", "--report", "x.html"], ["--against", "x.json", "--sweep", "gpus=8"]):
             self.simulate("--cluster", cluster, *arguments, status=2)
         self.assertIn("--level explicit: 65536 GPUs are more than the 1024", self.refused("--cluster", "gpus65536", "--level", "explicit"))
 

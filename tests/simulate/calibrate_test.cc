@@ -122,6 +122,7 @@ TEST(BenchFile, WhatIsWrongIsSaid) {
           R"({"format": "passing-bench", "results": [{"strategy": "gloo"}, 3, {"strategy": "ring", "hosts": 4,
       "ranks_per_host": 1, "rate_bps": 1e9, "bytes": 1000000, "median_seconds": 0.1}]})"),
       "");
+  EXPECT_NE(read_bench(testing::TempDir()).error().message.find("is a directory"), std::string::npos);
   EXPECT_NE(read_bench("/nowhere.json").error().message.find("cannot be read (No such file or directory)"),
             std::string::npos);
 }

@@ -87,8 +87,10 @@ struct Formula {
     if (name == "in_network") return in_slots(slowest(0, G, tree(S * G), 0, to_switch)) + 2 * rho;
     if (H == 1) return slowest(sums, 0, 0, 0, to_switch) + 2 * beta;
     if (name == "passing") return in_slots(slowest(sums, 1, tree(S), 0, to_switch)) + 2 * rho + 2 * beta;
-    if (R == 1) return slowest(sums, 2 * (H - 1) / H, 0, 0, to_switch) + 2 * alpha + 2 * beta;
-    return in_slots(slowest(sums, (2 * (S - 1) + 1) / S, 1, 0, to_switch)) + 2 * rho + 2 * alpha + 2 * beta;
+    // Host to host in the rack, whatever comes after.
+    if (R == 1) return slowest(sums, 2 * (H - 1) / H, 0, 0, mesh) + 2 * alpha + 2 * beta;
+    const double of_host = (mesh * 2 * (S - 1) + to_switch) / S;
+    return in_slots(slowest(sums, of_host / to_switch, 1, 0, to_switch)) + 2 * rho + 2 * alpha + 2 * beta;
   }
 };
 
@@ -185,7 +187,11 @@ TEST_F(ClosedForm, RanksBeyondAPowerOfTwo) {
 TEST(Loads, AreTheBenchmarksLimits) {
   for (const Shape& shape : kShapes) {
     if (shape.hosts == 1 || shape.placement != Placement::spine) continue;
-    const Cluster cluster = some_cluster(shape.hosts, shape.gpus, shape.hosts_per_rack, shape.placement);
+    Cluster cluster = some_cluster(shape.hosts, shape.gpus, shape.hosts_per_rack, shape.placement);
+    // Limits count tensors, whatever the headers.
+    cluster.payload_bytes = 4 * cluster.elements_per_packet;
+    cluster.payload_overhead = cluster.packet_overhead;
+    cluster.mesh_efficiency = cluster.switch_efficiency;
     const auto layout = lay_out(cluster, cluster.gpus());
     const benchmark::Shape same{
         .hosts = shape.hosts, .ranks = shape.gpus, .racks = layout->racks, .servers = 3};

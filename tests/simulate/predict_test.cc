@@ -105,6 +105,32 @@ TEST(Jobs, ShareSlotsEvenly) {
   EXPECT_NEAR(seconds_of(asked) / alone, 2, 0.01);
 }
 
+// 1.8: what is a job's own is not shared once more when both are busy.
+TEST(Jobs, HaveSlotsAndBusesOfTheirOwn) {
+  for (const Level level : {Level::folded, Level::explicit_flows}) {
+    Cluster few = some_cluster(4, 1, 4, Placement::spine);
+    few.slots = 20;
+    Cluster narrow = some_cluster(4, 4, 4, Placement::spine);
+    narrow.in_host_gbps = 0.1;
+    for (const auto& [cluster, gpus, slower] : {std::tuple{few, 4U, 2.0}, {narrow, 16U, 1.0}}) {
+      Question asked = some_question({"passing"}, cluster, gpus, level, one_bucket(4'000'000));
+      const double alone = seconds_of(asked);
+      asked.beside = {"the same"};
+      asked.beside_jobs = {one_bucket(4'000'000)};
+      EXPECT_NEAR(seconds_of(asked) / alone, slower, 0.02 * slower);
+    }
+  }
+}
+
+// 2: as many bytes as there can be.
+TEST(Bytes, OfAnyNumberAreCounted) {
+  const Cluster cluster = some_cluster(4, 1, 4, Placement::spine);
+  const auto seconds = [&](std::size_t elements) {
+    return seconds_of(some_question({"ps"}, cluster, 4, Level::folded, one_bucket(elements)));
+  };
+  EXPECT_NEAR(seconds(2'000'000'000'000) / seconds(2'000'000'000), 1000, 1);
+}
+
 // 1.9
 TEST(Straggler, SlowsEveryoneDown) {
   Cluster cluster = some_cluster(8, 2, 4, Placement::tree);
