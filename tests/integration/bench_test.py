@@ -145,7 +145,7 @@ class Bench(unittest.TestCase):
                 (["--peers", "nccl"], "'nccl' is no strategy"),
                 (["--hosts", "0"], "must be 1 to 64"),
                 (["--rate", "quick"], "quick"),
-                (["--hosts", "2", "--racks", "3"], "--racks is 3: 2 hosts do not fill them")):
+                (["--hosts", "2", "--racks", "3"], "--racks: '3': there are only 2 hosts")):
             result = self.bench(*arguments, status=2)
             self.assertIn(sentence, result.stderr)
             self.assertEqual(len(result.stderr.strip().splitlines()[:1]), 1)
