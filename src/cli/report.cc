@@ -98,7 +98,7 @@ int write(const std::string& output, const std::string& data) {
 }
 
 int run(const Options& options) {
-  if (!has_report_page()) return complain(kNoPage, kFailed);
+  if (!halves()) return complain(kNoPage, kFailed);
   json reports = json::array();
   for (const std::string& file : options.files) {
     auto content = read_results(file);
@@ -116,10 +116,17 @@ int run(const Options& options) {
 
 }  // namespace
 
-bool has_report_page() { return halves().has_value(); }
+Expected<void> can_write(const std::string& json, const std::string& report) {
+  for (const auto& [name, path] : {std::pair{"--json", json}, {"--report", report}}) {
+    if (!path.empty() && path != "-" && !std::ofstream(path, std::ios::app))
+      return fail(ErrorCode::invalid_argument, fmt::format("{}: cannot write '{}'", name, path));
+  }
+  if (report.empty() || halves()) return {};
+  return fail(ErrorCode::no_capacity, std::string("--report: ") + kNoPage);
+}
 
 int write_report(const json& reports, const std::string& output) {
-  if (!has_report_page()) return complain(kNoPage, kFailed);
+  if (!halves()) return complain(kNoPage, kFailed);
   return write(output, embedded(json{{"made_by", "passing " PASSING_VERSION_STRING}, {"reports", reports}}));
 }
 

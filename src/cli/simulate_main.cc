@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
@@ -50,13 +49,9 @@ Expected<void> validate(const SimulateOptions& options, const simulate::Cluster&
 
 int run(const SimulateOptions& options) {
   // Before the work, not after it.
-  for (const auto& [name, path] : {std::pair{"--json", options.json}, {"--report", options.report}}) {
-    if (!path.empty() && path != "-" && !std::ofstream(path, std::ios::app))
-      return fail_with(fmt::format("{}: cannot write '{}'", name, path), kBadInput);
-  }
-  if (!options.report.empty() && !has_report_page()) {
-    return fail_with(
-        "--report: this passing was built without its web page; install npm, then configure and build again");
+  if (const auto can = can_write(options.json, options.report); !can) {
+    return fail_with(can.error().message,
+                     can.error().code == ErrorCode::invalid_argument ? kBadInput : kFailed);
   }
   nlohmann::json json = about_run("passing-simulate", options.command);
   const auto cluster = cluster_for(options, json);

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -201,13 +200,9 @@ int run(TrainOptions options) {
       return fail_with(fmt::format("--equivalent {}: must be a rate such as 10gbit", each), kBadInput);
   }
   // Before an hour of work, not after it.
-  for (const auto& [name, path] : {std::pair{"--json", options.json}, {"--report", options.report}}) {
-    if (!path.empty() && path != "-" && !std::ofstream(path, std::ios::app))
-      return fail_with(fmt::format("{}: cannot write '{}'", name, path), kBadInput);
-  }
-  if (!options.report.empty() && !has_report_page()) {
-    return fail_with(
-        "--report: this passing was built without its web page; install npm, then configure and build again");
+  if (const auto can = can_write(options.json, options.report); !can) {
+    return fail_with(can.error().message,
+                     can.error().code == ErrorCode::invalid_argument ? kBadInput : kFailed);
   }
   if (options.steps == 0) options.steps = options.replay() ? 5 : 60;
   if (auto gained = lab::gain_privilege(); !gained) return fail_with(gained.error().message);

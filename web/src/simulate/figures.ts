@@ -2,21 +2,14 @@
 import { Chart, type Drawing } from "../chart/chart";
 import { choice, figure } from "../chart/figure";
 import { drawLines, type Axis, type Point } from "../chart/lines";
-import type { Visibility } from "../chart/visibility";
 import { h } from "../dom";
 import * as format from "../format";
-import type { Look } from "../bench/look";
-import { number, values, type Bench, type Row } from "../bench/model";
+import type { Context } from "../bench/figures";
+import { number, values, type Row } from "../bench/model";
 import { provenance, table, type Column } from "../bench/table";
 import { column } from "./columns";
 import { drawCluster } from "./picture";
 import { drawStacks, stackLegend } from "./stack";
-
-export interface Context {
-  bench: Bench;
-  looks: Map<string, Look>;
-  visibility: Visibility;
-}
 
 interface Content {
   kind: string;

@@ -3,13 +3,14 @@ import { legend, Visibility } from "../chart/visibility";
 import { fresh, h } from "../dom";
 import * as format from "../format";
 import type { Page } from "../page";
+import type { Context } from "../bench/figures";
 import { lookUp } from "../bench/look";
 import { groups, number, read, type Row } from "../bench/model";
 import { origin } from "../bench/origin";
 import { card } from "../bench/summary";
 import { provenance, table } from "../bench/table";
 import { columns, everything } from "./columns";
-import { clusterFigure, efficiencyFigure, iterationFigure, overPsFigure, overRingFigure, slotsFigure, timeFigure, type Context } from "./figures";
+import { clusterFigure, efficiencyFigure, iterationFigure, overPsFigure, overRingFigure, slotsFigure, timeFigure } from "./figures";
 
 // All but the GPUs, along which charts go.
 const caseKey = (row: Row): string => JSON.stringify([row.report, ...["model", "cluster", "rate_bps", "servers", "slots", "oversubscription", "beside", "gpus_per_host"]

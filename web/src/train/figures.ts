@@ -3,17 +3,10 @@ import { drawBars, type Bar } from "../chart/bars";
 import { Chart, type Drawing } from "../chart/chart";
 import { figure } from "../chart/figure";
 import { drawLines, type Point } from "../chart/lines";
-import type { Visibility } from "../chart/visibility";
 import * as format from "../format";
-import type { Look } from "../bench/look";
-import { number, type Bench, type Row } from "../bench/model";
+import type { Context } from "../bench/figures";
+import { number, type Row } from "../bench/model";
 import { provenance, table, type Column } from "../bench/table";
-
-export interface Context {
-  bench: Bench;
-  looks: Map<string, Look>;
-  visibility: Visibility;
-}
 
 interface Content {
   kind: string;

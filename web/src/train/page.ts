@@ -3,13 +3,14 @@ import { legend, Visibility } from "../chart/visibility";
 import { fresh, h } from "../dom";
 import * as format from "../format";
 import type { Page } from "../page";
+import type { Context } from "../bench/figures";
 import { lookUp } from "../bench/look";
 import { caseTitle, groups, number, positive, read, type Row } from "../bench/model";
 import { origin } from "../bench/origin";
 import { card } from "../bench/summary";
 import { provenance, table } from "../bench/table";
 import { columns, everything } from "./columns";
-import { communicationFigure, linkFigure, lossFigure, speedFigure, type Context } from "./figures";
+import { communicationFigure, linkFigure, lossFigure, speedFigure } from "./figures";
 
 const caseKey = (row: Row): string => JSON.stringify(["mode", "model", "gpu", "equivalent_bps", "hosts", "ranks_per_host", "servers", "rate_bps", "mtu",
   "batch"].map((field) => row.fields[field] ?? null));
