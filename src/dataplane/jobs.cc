@@ -40,21 +40,35 @@ Expected<const Job*> JobTable::install(JobSpec spec) {
         fmt::format("job {} still has members in epoch {}: end that epoch first", spec.job, old->spec.epoch));
   }
   const std::uint32_t slots = capabilities_.lanes_of(spec.lanes) * spec.slots;
-  const auto first = place(slots);
-  if (!first) return tl::unexpected(first.error());
-
   auto job = std::make_unique<Job>();
+  jobs_.reserve(jobs_.size() + 1);  // nothing may fail once the slots are taken
+  const auto first = slots_.take(slots);
+  if (!first) {
+    return fail(ErrorCode::no_capacity,
+                slots > slots_.free()
+                    ? fmt::format("the job asks for {} slots, of {} free", slots, slots_.free())
+                    : fmt::format("the job asks for {} slots in a row: {} are free, at most {} in a row",
+                                  slots, slots_.free(), slots_.longest()));
+  }
   job->installation = ++installations_;
   job->first_slot = *first;
   job->slot_count = slots;
   job->everyone = ~std::uint64_t{0} >> (64 - spec.members);
   job->spec = std::move(spec);
-  const Job* installed = job.get();
-  const auto position = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& other) {
-    return other->first_slot > installed->first_slot;
-  });
-  jobs_.insert(position, std::move(job));
-  return installed;
+  assert_disjoint(*job);
+  jobs_.push_back(std::move(job));
+  return jobs_.back().get();
+}
+
+// Two jobs in one slot would spoil each other's sums in silence, or stop each other for ever.
+void JobTable::assert_disjoint(const Job& added) const {
+  PASSING_ASSERT(added.slot_count <= capabilities_.slots &&
+                 added.first_slot <= capabilities_.slots - added.slot_count);
+  if (added.slot_count == 0) return;
+  for (const auto& other : jobs_) {
+    PASSING_ASSERT(other->slot_count == 0 || other->first_slot + other->slot_count <= added.first_slot ||
+                   added.first_slot + added.slot_count <= other->first_slot);
+  }
 }
 
 void JobTable::depart(std::uint32_t job, std::uint32_t epoch, std::uint16_t member) {
@@ -66,6 +80,7 @@ void JobTable::depart(std::uint32_t job, std::uint32_t epoch, std::uint16_t memb
   found.departed |= std::uint64_t{1} << member;
   if (found.departed != found.everyone) return;
   last_ = nullptr;
+  slots_.give_back(found.first_slot, found.slot_count);
   jobs_.erase(position);
 }
 
@@ -74,24 +89,6 @@ const Job* JobTable::find_slowly(std::uint32_t job) const {
     if (candidate->spec.job == job) return last_ = candidate.get();
   }
   return nullptr;
-}
-
-std::uint32_t JobTable::free_slots() const {
-  std::uint32_t used = 0;
-  for (const auto& job : jobs_) used += job->slot_count;
-  return capabilities_.slots - used;
-}
-
-Expected<std::uint32_t> JobTable::place(std::uint32_t slots) const {
-  // First fit: jobs are few and long-lived.
-  std::uint32_t begin = 0;
-  for (const auto& job : jobs_) {
-    if (job->first_slot - begin >= slots) return begin;
-    begin = job->first_slot + job->slot_count;
-  }
-  if (capabilities_.slots - begin >= slots) return begin;
-  return fail(ErrorCode::no_capacity,
-              fmt::format("the job asks for {} slots, of {} free", slots, free_slots()));
 }
 
 }  // namespace passing::dataplane

@@ -7,6 +7,7 @@
 
 #include "base/address.h"
 #include "base/error.h"
+#include "dataplane/ranges.h"
 
 namespace passing::dataplane {
 
@@ -52,7 +53,8 @@ struct Job {
 /// The jobs of one dataplane. Owned by one thread, like the aggregator that holds it.
 class JobTable {
  public:
-  explicit JobTable(const Capabilities& capabilities) : capabilities_(capabilities) {}
+  explicit JobTable(const Capabilities& capabilities)
+      : capabilities_(capabilities), slots_(capabilities.slots) {}
 
   /// Section 3: refuses what does not fit, and an epoch whose predecessor still has members.
   Expected<const Job*> install(JobSpec spec);
@@ -67,16 +69,16 @@ class JobTable {
     return find_slowly(job);
   }
 
-  std::uint32_t free_slots() const;
+  std::uint32_t free_slots() const { return slots_.free(); }
   std::size_t size() const { return jobs_.size(); }
-  const std::vector<std::unique_ptr<Job>>& all() const { return jobs_; }
 
  private:
   const Job* find_slowly(std::uint32_t job) const;
-  Expected<std::uint32_t> place(std::uint32_t slots) const;
+  void assert_disjoint(const Job& added) const;
 
   Capabilities capabilities_;
-  std::vector<std::unique_ptr<Job>> jobs_;  // ordered by first_slot
+  SlotRanges slots_;
+  std::vector<std::unique_ptr<Job>> jobs_;
   mutable const Job* last_ = nullptr;
   std::uint32_t installations_ = 0;
 };
