@@ -22,6 +22,7 @@ help:
 	@echo "make sanitize  the tests under address, undefined and thread sanitizers"
 	@echo "make soak      random jobs on one switch for SECONDS=60: nothing may leak"
 	@echo "make torch-suite  PyTorch's own tests in six worlds (make test runs two of them)"
+	@echo "make torch-restarts  50 restarts of killed ranks by torchrun"
 	@echo "make mutate    deliberate faults, each of which a test must catch; ONLY=name for one"
 	@echo "make lint      formatting and static analysis"
 	@echo "make format    format the sources"
@@ -79,6 +80,11 @@ torch-suite: deps build
 	  PASSING=$(BUILD)/passing PYTHONPATH=$(BUILD)/integrations/torch/python PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 \
 	  /usr/bin/python3 tests/torch/suite_test.py $$world $$hosts 2>build/torch-suite.log || { tail -50 build/torch-suite.log; exit 1; }; \
 	done; done
+
+.PHONY: torch-restarts
+torch-restarts: deps build
+	PASSING=$(BUILD)/passing PYTHONPATH=$(BUILD)/integrations/torch/python PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 \
+	PASSING_TEST_RESTARTS=50 /usr/bin/python3 tests/torch/store_test.py Restarts
 
 soak: deps command
 	PASSING=$(BUILD)/passing PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/integration/soak.py $(SECONDS)

@@ -1,10 +1,7 @@
 """Bad input and faults: an exception on every rank, with a sentence that names the cause; never a hang."""
 
 import os
-import subprocess
 import sys
-import tempfile
-import textwrap
 import time
 import unittest
 
@@ -12,25 +9,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "integration")]
 
 from harness import Switch  # noqa: E402
-
-PYTHON = "/usr/bin/python3"
-BEGIN = """
-import datetime, os, signal, sys, time
-import torch, torch.distributed as dist, torch.nn as nn
-torch.set_num_threads(1)
-rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-def begin(timeout=20):
-    import passing.torch
-    dist.init_process_group("passing", init_method="file://" + os.environ["MEETING"], rank=rank, world_size=size,
-                            timeout=datetime.timedelta(seconds=timeout))
-def says(what, call):
-    try:
-        call()
-    except Exception as trouble:
-        print(what, type(trouble).__name__, trouble, flush=True)
-    else:
-        print(what, "nothing", flush=True)
-"""
+from processes import run_ranks  # noqa: E402
 
 
 class Faults(unittest.TestCase):
@@ -44,27 +23,11 @@ class Faults(unittest.TestCase):
 
     def ranks(self, body, size=3, hosts=2, switch=True, sizes=None, timeout=60, killed=()):
         """What each of them prints."""
-        with tempfile.TemporaryDirectory(prefix="passing-test-") as directory:
-            processes = []
-            for rank in range(size):
-                environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(sizes[rank] if sizes else size),
-                               "MEETING": f"{directory}/meeting", "PASSING_HOST": f"host{rank * hosts // size}", "OMP_NUM_THREADS": "1"}
-                environment.pop("PASSING_CONTROLLER", None)
-                if switch:
-                    environment["PASSING_CONTROLLER"] = self.switch.address
-                processes.append(subprocess.Popen([PYTHON, "-c", BEGIN + textwrap.dedent(body)], env=environment,
-                                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
-            outputs = []
-            try:
-                for rank, each in enumerate(processes):
-                    outputs.append(each.communicate(timeout=timeout)[0])
-                    if rank not in killed:
-                        self.assertEqual(each.returncode, 0, outputs[-1])
-            finally:
-                for each in processes:
-                    each.kill()
-                    each.wait()
-            return outputs
+        ended = run_ranks(body, size, hosts, self.switch.address if switch else None, sizes, timeout)
+        for rank, (output, status) in enumerate(ended):
+            if rank not in killed:
+                self.assertEqual(status, 0, output)
+        return [output for output, _ in ended]
 
     def all_say(self, outputs, expected):
         for rank, each in enumerate(outputs):
@@ -84,7 +47,13 @@ class Faults(unittest.TestCase):
             os.environ["PASSING_STRATEGY"] = "passing"  # auto would go without where that is faster
             says("init", lambda: begin(5))
         """
-        self.all_say(self.ranks(body), "init RuntimeError passing: .*127.0.0.1:9")
+        outputs = self.ranks(body)
+        self.all_say(outputs, "init RuntimeError passing: .*127.0.0.1:9")
+        self.assertTrue(any("has waited 3 s for the switch: the controller at 127.0.0.1:9 does not answer" in each for each in outputs), outputs)
+        outputs = self.ranks(body.replace('os.environ["PASSING_STRATEGY"]', 'os.environ["PASSING_QUIET"] = "1"; os.environ["PASSING_STRATEGY"]'))
+        self.all_say(outputs, "init RuntimeError passing: .*127.0.0.1:9")
+        for each in outputs:
+            self.assertNotIn("has waited", each)
 
     def test_another_torch(self):
         self.all_say(self.ranks('torch.__version__ = "9.9.1"; says("import", begin)', size=1, hosts=1),
@@ -105,6 +74,7 @@ class Faults(unittest.TestCase):
             for rank in {0, 1, 2} - {missing}:
                 # Who is late by a moment hears it of the other instead.
                 self.assertRegex(outputs[rank], f"init RuntimeError passing: (Timed out|a connection is closed) : (rank [012]: )?rank {missing} of 3 did not come within 4 s")
+                self.assertIn(f"passing: rank {rank} has waited 3 s for rank {missing} of 3 to come to the store", outputs[rank])
 
     def test_a_rank_with_a_bad_setting(self):
         for bad in (0, 2):

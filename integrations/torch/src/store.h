@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base.h"
@@ -23,13 +24,19 @@ inline bool has(c10d::Store& store, const std::vector<std::string>& keys) {
   }
 }
 
+/// Asks again and again. A wait of the store's own would be simpler, but one that runs out leaves a waiter at
+/// the server of torch's TCPStore: its late answer is then taken for that of the next request, and from there
+/// on no answer on that connection can be trusted.
 inline bool comes_within(c10d::Store& store, const std::vector<std::string>& keys,
                          std::chrono::milliseconds timeout) {
-  try {
-    store.wait(keys, std::max(timeout, std::chrono::milliseconds(1)));  // 0 would mean for ever
-    return true;
-  } catch (const std::exception&) {
-    return has(store, keys);
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kLongestPause(50);
+  const auto deadline = Clock::now() + timeout;
+  for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, kLongestPause)) {
+    if (has(store, keys)) return true;
+    const auto now = Clock::now();
+    if (now >= deadline) return false;
+    std::this_thread::sleep_for(std::min<Clock::duration>(pause, deadline - now));
   }
 }
 
