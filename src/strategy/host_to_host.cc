@@ -36,9 +36,18 @@ Task HostToHost::carry(Context& context, const Call& call, const Leg& leg) {
                      .type = wide,
                      .reduction = what.reduction == Reduction::average ? Reduction::sum : what.reduction,
                      .count = leg.count};
+  const auto channel = static_cast<std::uint32_t>(leg.first / this->leg(call) % kLegs);
+  if (stays_narrow() && wide != what.type) {
+    inner.signature.type = what.type;
+    finish_host_sums(what.type, inner.signature.reduction, 1, leg.sums, leg.count, leg.results);
+    inner.input = inner.output = leg.results;
+    co_await reduce(context, inner, channel);
+    finish(what.type, what.reduction, ranks_, leg.results, leg.count);
+    co_return;
+  }
   inner.input = leg.sums;
   inner.output = wide == what.type ? leg.results : const_cast<void*>(leg.sums);
-  co_await reduce(context, inner, static_cast<std::uint32_t>(leg.first / this->leg(call) % kLegs));
+  co_await reduce(context, inner, channel);
   finish_host_sums(what.type, what.reduction, ranks_, inner.output, leg.count, leg.results);
 }
 

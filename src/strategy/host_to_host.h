@@ -13,8 +13,10 @@ class HostToHost : public Across {
   Task carry(Context& context, const Call& call, const Leg& leg) override;
 
  protected:
-  /// The all-reduce of a leg among the hosts, in the wide type.
+  /// The all-reduce of a leg among the hosts.
   virtual Task reduce(Context& context, const Call& call, std::uint32_t channel) = 0;
+  /// Narrow floats travel as they are, rounded after every host, and not as float32: half the bytes.
+  virtual bool stays_narrow() const { return false; }
   const Hosts& hosts() const { return hosts_; }
 
  private:
@@ -38,6 +40,15 @@ class RingOfHosts : public HostToHost {
   }
 
   std::uint32_t lanes_;
+};
+
+/// The same in 16 bits, for float16 and bfloat16.
+class NarrowRingOfHosts : public RingOfHosts {
+ public:
+  using RingOfHosts::RingOfHosts;
+
+ private:
+  bool stays_narrow() const override { return true; }
 };
 
 /// For few bytes: fewer steps, by one rank of each host.

@@ -63,6 +63,7 @@ class Passing : public Hierarchical {
         switch_(uplink_.get(), setup.config.size, lanes, setup.hosts.most() == 1),
         // What the switch cannot sum goes from host to host, by one rank of each.
         ring_(setup.hosts, setup.config.size, setup.plan ? lanes : 1),
+        narrow_(setup.hosts, setup.config.size, setup.plan ? lanes : 1),
         doubling_(setup.hosts, setup.config.size) {
     if (setup.racks) rack_.emplace(setup.hosts, *setup.racks, uplink_.get(), setup.config.size, lanes);
   }
@@ -77,7 +78,7 @@ class Passing : public Hierarchical {
   void progress(std::span<const pollfd> sources) override;
   std::optional<Time> next_timer() const override;
   Duration verdict(const Call& call) const override {
-    return hosts().size() > 1 && way_of(call) == Way::network ? 7 * kSecond : 0;
+    return hosts().size() > 1 && way_of(call) == Way::network ? 2 * (kAskRanks + kAskSwitch) : 0;
   }
   void leave() override {
     if (uplink_) uplink_->leave();
@@ -96,6 +97,7 @@ class Passing : public Hierarchical {
       case Way::network:
         if (rack_) return *rack_;
         return switch_;
+      case Way::narrow: return narrow_;
       case Way::doubling: return doubling_;
       default: return ring_;
     }
@@ -106,6 +108,7 @@ class Passing : public Hierarchical {
   std::optional<RackAcross> rack_;  // before the switch
   SwitchAcross switch_;
   RingOfHosts ring_;
+  NarrowRingOfHosts narrow_;
   DoublingOfHosts doubling_;
   std::size_t uplink_sources_ = 0;
 };

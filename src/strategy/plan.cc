@@ -31,16 +31,26 @@ const char* name_of(Way way) {
     case Way::in_host: return "in the host";
     case Way::network: return "passing";
     case Way::ring: return "ring_hierarchical";
+    case Way::narrow: return "a ring of hosts in 16 bits";
     case Way::doubling: return "halving and doubling among hosts";
   }
   return "?";
 }
 
+constexpr Way kAcross[] = {Way::network, Way::ring, Way::narrow, Way::doubling};
+
+bool is_narrow(DataType type) { return inhost::wide_type(type) != type; }
+
+// The sum behind an average of float16 may be out of its range where the average is not.
+bool fits_narrow(const Signature& what) {
+  return is_narrow(what.type) && !(what.type == DataType::float16 && what.reduction == Reduction::average);
+}
+
 }  // namespace
 
 double Plan::seconds(Way way, const Signature& what) const {
-  // Sums of narrow floats travel as float32, to the switch as int32.
-  const std::size_t width = size_of(inhost::wide_type(what.type));
+  // Sums of narrow floats travel as float32, to the switch as int32, unless they are rounded before.
+  const std::size_t width = size_of(way == Way::narrow ? what.type : inhost::wide_type(what.type));
   const auto bits = 8.0 * static_cast<double>(what.count * width);
   const auto all = static_cast<double>(hosts);
   const double link = link_rate * 1e9;
@@ -61,6 +71,7 @@ double Plan::seconds(Way way, const Signature& what) const {
       return in_rack + kRoundTrips + bits * kSwitch / rate;
     }
     case Way::ring: return hosts == 1 ? kNever : 2 * (all - 1) * kStep + twice;
+    case Way::narrow: return hosts == 1 || !fits_narrow(what) ? kNever : 2 * (all - 1) * kStep + twice;
     case Way::doubling: {
       if (hosts == 1) return kNever;
       const bool cube = std::has_single_bit(hosts);
@@ -76,7 +87,7 @@ double Plan::seconds(Way way, const Signature& what) const {
 
 Way Plan::choose(const Signature& what) const {
   Way best = Way::in_host;
-  for (const Way way : {Way::network, Way::ring, Way::doubling}) {
+  for (const Way way : kAcross) {
     if (seconds(way, what) < seconds(best, what)) best = way;
   }
   return best;
@@ -84,6 +95,7 @@ Way Plan::choose(const Signature& what) const {
 
 // Times grow in straight lines with the count, and all that the switch sums has the same width there: if it
 // is the fastest anywhere, it is so for one element, for very many, or where the two others are equally fast.
+// Narrow floats have one more way without it, so they never go there where float32 does not.
 bool Plan::uses_switch() const {
   const auto sums = [](std::uint64_t count) {
     return Signature{
@@ -113,7 +125,7 @@ std::string Plan::explain(const Signature& what) const {
       has_switch ? fmt::format("a switch that takes in {:g} Gbit/s in all", switch_rate) : "no switch");
   // Then nobody has asked whether it is there.
   if (has_switch && !uses_switch()) text += ", which no tensor would go through";
-  for (const Way way : {Way::network, Way::ring, Way::doubling}) {
+  for (const Way way : kAcross) {
     const double time = seconds(way, what);
     if (time == kNever) continue;
     text += fmt::format("; {} takes at least {:.3g} ms", name_of(way), time * 1e3);
@@ -121,6 +133,8 @@ std::string Plan::explain(const Signature& what) const {
   if (const std::size_t members = racks == 0 ? hosts : racks; has_switch && members > PASSING_MAX_MEMBERS)
     text +=
         fmt::format("; the switch takes at most {} {}", PASSING_MAX_MEMBERS, racks == 0 ? "hosts" : "racks");
+  if (has_switch && is_narrow(what.type) && route(what.type, what.reduction) == Route::network)
+    text += "; elements of 16 bits go through the switch as words of 32";
   if (has_switch && route(what.type, what.reduction) != Route::network)
     text += fmt::format("; the switch cannot do a {} of {}", to_string(what.reduction), to_string(what.type));
   return text;

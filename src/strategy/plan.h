@@ -13,6 +13,7 @@ enum class Way : std::uint8_t {
   in_host,   ///< there is only one host
   network,   ///< the switch: passing
   ring,      ///< a ring of hosts: ring_hierarchical
+  narrow,    ///< the same for float16 and bfloat16, whose sums of hosts travel in 16 bits
   doubling,  ///< halving and doubling among hosts
 };
 

@@ -134,19 +134,23 @@ inline Bytes through_switch(const Tensors& members, DataType type, Reduction red
   return out;
 }
 
-/// Section 7, the ring: segment j begins with x_j.
-inline void round_the_ring(const Tensors& parts, std::size_t first, std::size_t count, Tensor& out) {
+/// Section 7, the ring: segment j begins with x_j. Rounded to `type` after every addition.
+inline void round_the_ring(const Tensors& parts, std::size_t first, std::size_t count, DataType type,
+                           Tensor& out) {
   const std::size_t size = parts.size();
   for (std::size_t j = 0; j < size; ++j) {
     for (std::size_t i = first + count * j / size; i < first + count * (j + 1) / size; ++i) {
-      out[i] = parts[j][i];
-      for (std::size_t k = 1; k < size; ++k) out[i] += parts[(j + k) % size][i];
+      out[i] = rounded_to(type, parts[j][i]);
+      for (std::size_t k = 1; k < size; ++k)
+        out[i] = rounded_to(type, out[i] + rounded_to(type, parts[(j + k) % size][i]));
     }
   }
 }
 
-/// A ring of hosts for each leg of each stripe. `most`: ranks in the largest host; `width`: of the type.
-inline Tensor ring_of_hosts(const Tensors& hosts, std::size_t width, std::size_t lanes, std::size_t most) {
+/// A ring of hosts for each leg of each stripe. `most`: ranks in the largest host; `width`: of the type;
+/// `carried`: the type in which sums travel.
+inline Tensor ring_of_hosts(const Tensors& hosts, std::size_t width, std::size_t lanes, std::size_t most,
+                            DataType carried = DataType::float32) {
   const std::size_t count = hosts[0].size();
   const std::size_t blocks = (count + kBlockOf - 1) / kBlockOf;
   const std::size_t owners = std::clamp<std::size_t>(count * width >> 20, 1, lanes);
@@ -157,7 +161,7 @@ inline Tensor ring_of_hosts(const Tensors& hosts, std::size_t width, std::size_t
   for (std::size_t o = 0; o < owners; ++o) {
     const std::size_t end = std::min(count, blocks * (o + 1) / owners * kBlockOf);
     for (std::size_t at = std::min(count, blocks * o / owners * kBlockOf); at < end; at += leg)
-      round_the_ring(hosts, at, std::min(leg, end - at), out);
+      round_the_ring(hosts, at, std::min(leg, end - at), carried, out);
   }
   return out;
 }
