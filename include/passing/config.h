@@ -55,6 +55,9 @@ struct Config {
   std::uint32_t slots =
       0;  ///< PASSING_SLOTS: per lane, a power of two; 0: 256 over all lanes, fewer at a large MTU
 
+  bool quiet = false;  ///< PASSING_QUIET, 0 or 1: no lines on standard error about what is waited for while
+                       ///< ranks meet and join the switch
+
   /// From PASSING_*, then torchrun, Open MPI, Slurm and PMI (MPICH), in this order.
   PASSING_API static Expected<Config> from_environment();
   /// The same for who knows its rank already, as in a torch process group: only the other settings are read.

@@ -305,7 +305,7 @@ void Engine::check_points() {
 
 // A strategy that watches deadlines itself gets the time to find out who is missing.
 Time Engine::limit_of(const Operation::State& state) const {
-  constexpr Duration kStrategyGrace = 7 * kSecond;
+  constexpr Duration kStrategyGrace = kSecond;
   const bool watched = strategy_ && state.call.signature.kind == strategy::Kind::all_reduce &&
                        strategy_->watches_deadlines(state.call);
   return state.call.deadline + (watched ? kStrategyGrace : 0);

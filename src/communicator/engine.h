@@ -92,6 +92,7 @@ class Engine : private Worker {
   Expected<void> share_memory(const inhost::Door& door, const strategy::Hosts& hosts,
                               const std::vector<inhost::Place>& places, std::uint64_t group);
   Expected<void> agree(std::uint64_t step, const char* purpose, const Expected<void>& own);
+  std::vector<std::uint16_t> unready(std::uint64_t step) const;
 
   // engine.cc: the loop
   void run();

@@ -298,7 +298,6 @@ void Engine::end_all(Error error) {
   }
   if (strategy_) strategy_->abandon(error);
   ground_.ready.clear();
-  strategy_.reset();
   mesh_.reset();
   for (const auto& each : running_) each->state->end(tl::unexpected(error));
   for (const StatePtr& each : queue_) {
@@ -311,6 +310,7 @@ void Engine::end_all(Error error) {
   queue_.clear();
   points_.clear();
   for (const StatePtr& each : mailbox_->take().submitted) each->end(tl::unexpected(error));
+  strategy_.reset();  // tells the controller, which may take a while: nobody waits for that any more
 }
 
 void Engine::leave() {
@@ -354,7 +354,8 @@ void Engine::settle(Duration limit, const std::function<bool()>& done) {
     if (done()) return;
     Time until = end;
     for (const Suspicion& each : suspicions_) until = std::min(until, each.due);
-    const Duration rest = std::max<Duration>(until - net::monotonic_now(), kMillisecond);
+    // Now and then `done` says what is waited for.
+    const Duration rest = std::clamp<Duration>(until - net::monotonic_now(), kMillisecond, kSecond);
     pollfd source{mesh_->descriptor(), POLLIN, 0};
     const timespec left{rest / kSecond, rest % kSecond};
     ppoll(&source, 1, &left, nullptr);

@@ -35,7 +35,8 @@ Exchange pick_exchange(const Config& config) {
   const net::Rendezvous who{.job = config.job,
                             .rank = config.rank,
                             .size = config.size,
-                            .timeout = config.create_timeout.count() * kMillisecond};
+                            .timeout = config.create_timeout.count() * kMillisecond,
+                            .quiet = config.quiet};
   if (!config.directory.empty()) return net::directory_exchange(who, config.directory);
   return net::controller_exchange(who, config.controller, config.token);
 }
@@ -298,8 +299,10 @@ Expected<void> Engine::agree(std::uint64_t step, const char* purpose, const Expe
   if (config_.rank != 0) tell(0, {.type = Control::Type::ready, .number = step});
   bool all = false;
   const Duration limit = config_.create_timeout.count() * kMillisecond + kLater;
+  net::Waiting waiting(config_.rank, config_.quiet);
   settle(config_.rank == 0 ? limit : limit + kSecond, [&] {
     hear();
+    waiting.look([&] { return fmt::format("{}, {}", names_of(unready(step)), purpose); });
     if (config_.rank == 0 && !all && std::ranges::all_of(ready_, [&](auto each) { return each >= step; })) {
       all = true;
       for (std::uint32_t r = 1; r < config_.size; ++r)
@@ -317,14 +320,20 @@ Expected<void> Engine::agree(std::uint64_t step, const char* purpose, const Expe
     return told_ ? tl::unexpected(error) : give_up(error);
   }
   if (all || begun_ >= step) return {};
-  // Rank 0 knows who is missing; if it does not say so, it is missing itself.
-  std::vector<std::uint16_t> missing;
-  for (std::uint32_t r = 0; r < config_.size; ++r) {
-    if (config_.rank == 0 ? ready_[r] < step : r == 0) missing.push_back(static_cast<std::uint16_t>(r));
-  }
+  const std::vector<std::uint16_t> missing = unready(step);
   return give_up({ErrorCode::deadline,
                   fmt::format("waiting for {}, {}, since {} s", names_of(missing), purpose, limit / kSecond),
                   missing});
+}
+
+// Rank 0 knows who is missing; if it does not say so, it is missing itself.
+std::vector<std::uint16_t> Engine::unready(std::uint64_t step) const {
+  if (config_.rank != 0) return {0};
+  std::vector<std::uint16_t> missing;
+  for (std::uint32_t r = 0; r < config_.size; ++r) {
+    if (ready_[r] < step) missing.push_back(id(r));
+  }
+  return missing;
 }
 
 Expected<void*> Engine::allocate(std::size_t bytes) {

@@ -60,6 +60,15 @@ Expected<void> seconds(Config& config, const char* name, const char* value) {
   return {};
 }
 
+template <bool Config::*field>
+Expected<void> flag(Config& config, const char* name, const char* value) {
+  const std::string_view text = value;
+  if (text != "0" && text != "1")
+    return fail(ErrorCode::invalid_argument, fmt::format("{} is '{}': must be 0 or 1", name, value));
+  config.*field = text == "1";
+  return {};
+}
+
 struct Setting {
   const char* name;
   Set set;
@@ -87,6 +96,7 @@ constexpr Setting kSettings[] = {
     {"shared_bytes", bytes<&Config::shared_bytes>},
     {"link_rate", rate<&Config::link_rate>},
     {"switch_rate", rate<&Config::switch_rate>},
+    {"quiet", flag<&Config::quiet>},
 };
 
 tl::unexpected<Error> unknown_setting(const char* name) {

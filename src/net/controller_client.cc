@@ -4,22 +4,57 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "net/hex.h"
+#include "net/waiting.h"
 
 namespace passing::net {
 namespace {
 
 using nlohmann::json;
 
-constexpr long kTimeoutMs = 5000;
 constexpr int kRepeats = 2;
 
 std::size_t append(char* data, std::size_t size, std::size_t count, void* to) {
   static_cast<std::string*>(to)->append(data, size * count);
   return size * count;
+}
+
+template <class T>
+using Handle = std::unique_ptr<T, void (*)(T*)>;
+
+// curl_easy_perform, but ended by the limits at once.
+CURLcode perform(CURL* curl, const ControllerClient::Limits& limits) {
+  const Time end = std::min(limits.deadline, monotonic_now() + limits.timeout);
+  const Handle<CURLM> multi(curl_multi_init(), [](CURLM* each) { curl_multi_cleanup(each); });
+  if (!multi || curl_multi_add_handle(multi.get(), curl) != CURLM_OK) return CURLE_OUT_OF_MEMORY;
+  CURLcode code = CURLE_OPERATION_TIMEDOUT;
+  for (bool over = false; !over;) {
+    int running = 0;
+    if (curl_multi_perform(multi.get(), &running) != CURLM_OK) break;
+    int left = 0;
+    if (const CURLMsg* message = curl_multi_info_read(multi.get(), &left); message != nullptr) {
+      code = message->data.result;
+      break;
+    }
+    const Duration rest = end - monotonic_now();
+    curl_waitfd interrupt{limits.interrupt, CURL_WAIT_POLLIN, 0};
+    curl_multi_poll(multi.get(), &interrupt, limits.interrupt >= 0 ? 1 : 0,
+                    static_cast<int>(std::clamp<Duration>(rest / kMillisecond, 0, INT_MAX)), nullptr);
+    if (interrupt.revents != 0) code = CURLE_ABORTED_BY_CALLBACK;
+    over = interrupt.revents != 0 || rest <= 0;
+  }
+  curl_multi_remove_handle(multi.get(), curl);
+  return code;
+}
+
+// What went wrong, in words; those of curl do not know our limits.
+std::string explain(CURLcode code, const char* problem) {
+  if (code == CURLE_OPERATION_TIMEDOUT) return "it takes too long";
+  return problem[0] != 0 ? problem : curl_easy_strerror(code);
 }
 
 Expected<json> parse(const std::string& address, const Expected<std::string>& text) {
@@ -37,16 +72,15 @@ Expected<std::string> ControllerClient::request(const std::string& path, const s
                                                 std::string* answered_from, bool repeatable) const {
   static const bool ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
   PASSING_ASSERT(ready);
-  const std::unique_ptr<CURL, void (*)(CURL*)> curl(curl_easy_init(), curl_easy_cleanup);
+  const Handle<CURL> curl(curl_easy_init(), curl_easy_cleanup);
   std::string answer;
   char problem[CURL_ERROR_SIZE] = "";
   const std::string url = "http://" + address_ + path;
-  const std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(
-      curl_slist_append(nullptr, "Content-Type: application/json"), curl_slist_free_all);
+  const Handle<curl_slist> headers(curl_slist_append(nullptr, "Content-Type: application/json"),
+                                   curl_slist_free_all);
   curl_easy_setopt(curl.get(), CURLOPT_URL, url.c_str());
   curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl.get(), CURLOPT_NOPROXY, "*");
-  curl_easy_setopt(curl.get(), CURLOPT_TIMEOUT_MS, kTimeoutMs);
   curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, append);
   curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &answer);
   curl_easy_setopt(curl.get(), CURLOPT_ERRORBUFFER, problem);
@@ -55,15 +89,16 @@ Expected<std::string> ControllerClient::request(const std::string& path, const s
     curl_easy_setopt(curl.get(), CURLOPT_POSTFIELDSIZE, static_cast<long>(body->size()));
     curl_easy_setopt(curl.get(), CURLOPT_HTTPHEADER, headers.get());
   }
-  CURLcode code = curl_easy_perform(curl.get());
+  CURLcode code = perform(curl.get(), limits_);
   // On a path that loses packets an exchange may take longer than one waits for it: another may not.
-  for (int again = 0; again < kRepeats && repeatable && code == CURLE_OPERATION_TIMEDOUT; ++again) {
+  const auto late = [&] { return code == CURLE_OPERATION_TIMEDOUT && monotonic_now() < limits_.deadline; };
+  for (int again = 0; again < kRepeats && repeatable && late(); ++again) {
     answer.clear();
-    code = curl_easy_perform(curl.get());
+    code = perform(curl.get(), limits_);
   }
   if (code != CURLE_OK) {
-    return fail(ErrorCode::unreachable, fmt::format("the controller at {} does not answer: {}", address_,
-                                                    problem[0] != 0 ? problem : curl_easy_strerror(code)));
+    return fail(ErrorCode::unreachable,
+                fmt::format("the controller at {} does not answer: {}", address_, explain(code, problem)));
   }
   char* ip = nullptr;
   if (answered_from != nullptr && curl_easy_getinfo(curl.get(), CURLINFO_PRIMARY_IP, &ip) == CURLE_OK &&

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/time.h"
 #include "net/address.h"
 
 namespace passing::net {
@@ -41,7 +42,15 @@ struct Blobs {
 /// Requests to one controller. Any thread may make one. Errors name its address.
 class ControllerClient {
  public:
+  struct Limits {
+    Duration timeout = 5 * kSecond;  ///< of a request,
+    Time deadline = INT64_MAX;       ///< which is over by then in any case,
+    int interrupt = -1;              ///< and as soon as this descriptor can be read
+  };
+
   explicit ControllerClient(std::string address) : address_(std::move(address)) {}
+  ControllerClient(std::string address, const Limits& limits)
+      : address_(std::move(address)), limits_(limits) {}
 
   const std::string& address() const { return address_; }
 
@@ -65,6 +74,7 @@ class ControllerClient {
                                 std::string* answered_from = nullptr, bool repeatable = false) const;
 
   std::string address_;  // HOST:PORT
+  Limits limits_;
 };
 
 }  // namespace passing::net

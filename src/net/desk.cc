@@ -149,7 +149,7 @@ Enrolled::~Enrolled() {
 }
 
 Expected<Enrolled> Enrolled::enrol(const std::vector<std::string>& servers, const Enrolment& own,
-                                   Duration timeout) {
+                                   Duration timeout, bool quiet) {
   Enrolled made;
   for (const std::string& where : servers) {
     if (std::count(servers.begin(), servers.end(), where) > 1) {
@@ -159,7 +159,7 @@ Expected<Enrolled> Enrolled::enrol(const std::vector<std::string>& servers, cons
     made.desks_.push_back({.where = where});
   }
   const Time deadline = monotonic_now() + timeout;
-  auto good = made.all(own, deadline).and_then([&] { return made.check(); });
+  auto good = made.all(own, deadline, quiet).and_then([&] { return made.check(); });
   if (!good) {
     // The others must not wait for this rank.
     for (const Desk& each : made.desks_) {
@@ -199,11 +199,12 @@ Expected<void> Enrolled::await_others(Time deadline) const {
 
 // All are asked, also if one is no good: each can then tell the other ranks. The first trouble counts: it may
 // have used up the time for what comes after it.
-Expected<void> Enrolled::all(const Enrolment& own, Time deadline) {
+Expected<void> Enrolled::all(const Enrolment& own, Time deadline, bool quiet) {
   Expected<void> result;
   const auto note = [&result](ErrorCode code, std::string sentence) {
     if (result) result = fail(code, std::move(sentence));
   };
+  Waiting waiting(own.rank, quiet);
   for (Desk& each : desks_) {
     const auto address = parse_address(each.where);
     if (!address) {
@@ -213,6 +214,8 @@ Expected<void> Enrolled::all(const Enrolment& own, Time deadline) {
     }
     auto connected = connect_once(*address, deadline);
     while (!connected && connected.error().code == ErrorCode::unreachable && monotonic_now() < deadline) {
+      waiting.look(
+          [&] { return fmt::format("the server at {}: {}", each.where, connected.error().message); });
       std::this_thread::sleep_for(kPause);
       connected = connect_once(*address, deadline);
     }

@@ -60,7 +60,7 @@ class Enrolled {
  public:
   /// `servers`: HOST:PORT of each, in any order. Returns when all ranks have enrolled.
   static Expected<Enrolled> enrol(const std::vector<std::string>& servers, const Enrolment& own,
-                                  Duration timeout);
+                                  Duration timeout, bool quiet = false);
   Enrolled(Enrolled&& other) noexcept = default;
   Enrolled& operator=(Enrolled&&) = delete;
   ~Enrolled();
@@ -76,7 +76,7 @@ class Enrolled {
   };
 
   Enrolled() = default;
-  Expected<void> all(const Enrolment& own, Time deadline);
+  Expected<void> all(const Enrolment& own, Time deadline, bool quiet);
   Expected<void> check() const;
   Expected<void> await_others(Time deadline) const;
 

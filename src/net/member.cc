@@ -26,6 +26,12 @@ constexpr std::uint32_t kMostLanes = 4;
 constexpr std::uint32_t kWindowSlots = 256;
 constexpr std::uint32_t kFewestWindowSlots = 64;
 constexpr std::size_t kWindowBytes = 512U << 10;
+// For the controller to hear that this member leaves: in order; or because something has failed, when
+// someone may be waiting to hear of that.
+constexpr Duration kOrderlyFarewell = 5 * kSecond;
+constexpr Duration kFarewell = 500 * kMillisecond;
+// A heartbeat that has been under way for longer is not answered any more.
+constexpr Duration kSlowAnswer = 300 * kMillisecond;
 
 // By number, where there are no names. The controller knows only numbers, which need not be those of ranks.
 std::string list(const std::vector<std::uint16_t>& members, const std::vector<std::string>& names) {
@@ -50,40 +56,60 @@ Time monotonic_now() {
 Expected<std::unique_ptr<Member>> Member::join(const Options& options) {
   std::unique_ptr<Member> member(new Member(options));
   const Time deadline = monotonic_now() + options.join_timeout;
-  // The switch may start after its members.
-  for (Duration pause = 20 * kMillisecond;; pause = std::min(2 * pause, kSecond)) {
-    auto description = member->client_.describe();
-    if (description) {
-      member->switch_ = std::move(*description);
-      break;
-    }
-    if (description.error().code != ErrorCode::unreachable || monotonic_now() + pause > deadline) {
-      return tl::unexpected(description.error());
-    }
-    nap(pause);
-  }
+  Waiting waiting(options.rank, options.quiet);
+  if (auto found = member->find_switch(deadline, waiting); !found) return tl::unexpected(found.error());
   member->choose_lanes();
   if (auto opened = member->open_sockets(); !opened) return tl::unexpected(opened.error());
-  if (auto joined = member->join_job(deadline); !joined) {
-    // Free the rank, if it was got.
-    if (member->membership_.key != 0) {
-      static_cast<void>(member->client_.leave(options.job, member->membership_.key, options.rank));
-    }
-    return tl::unexpected(joined.error());
-  }
+  if (auto joined = member->join_job(deadline, waiting); !joined) return tl::unexpected(joined.error());
   return member;
 }
 
-Member::~Member() {
-  if (heart_.joinable()) {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
+// The switch may start after its members.
+Expected<void> Member::find_switch(Time deadline, Waiting& waiting) {
+  for (Duration pause = 20 * kMillisecond;; pause = std::min(2 * pause, kSecond)) {
+    auto description = client_.describe();
+    if (description) {
+      switch_ = std::move(*description);
+      return {};
     }
-    stopping_.notify_all();
-    heart_.join();
+    const Error& error = description.error();
+    if (error.code != ErrorCode::unreachable || monotonic_now() + pause > deadline)
+      return tl::unexpected(error);
+    waiting.look([&] { return fmt::format("the switch: {}", error.message); });
+    nap(pause);
   }
-  if (wake_ >= 0) ::close(wake_);
+}
+
+Member::~Member() {
+  stop_heart();
+  // Frees the rank, if it was got.
+  if (membership_.key != 0 && !told_) static_cast<void>(tell_controller(kFarewell));
+  for (const int descriptor : {wake_, interrupt_}) {
+    if (descriptor >= 0) ::close(descriptor);
+  }
+}
+
+void Member::stop_heart() {
+  if (!heart_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  stopping_.notify_all();
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(interrupt_, &one, sizeof one));
+  heart_.join();
+}
+
+// Not if it would be in vain: then the lease ends.
+Expected<void> Member::tell_controller(Duration limit) {
+  told_ = true;
+  const Time asked = asked_;
+  if (!answers_ || (asked != 0 && monotonic_now() - asked > kSlowAnswer))
+    return fail(ErrorCode::unreachable,
+                fmt::format("the controller at {} does not answer", options_.controller));
+  const ControllerClient client(options_.controller, {.timeout = limit});
+  return client.leave(options_.job, membership_.key, options_.rank);
 }
 
 // Every member of a job comes to the same numbers: they follow from the switch alone.
@@ -130,20 +156,23 @@ Expected<void> Member::open_sockets() {
   return {};
 }
 
-Expected<void> Member::join_job(Time deadline) {
+Expected<void> Member::join_job(Time deadline, Waiting& waiting) {
   const auto reply = client_.join(options_.job, options_.token, options_.size, options_.rank, options_.lanes,
                                   options_.slots, addresses_, options_.rejoin);
   if (!reply) return tl::unexpected(reply.error());
   membership_ = *reply;
   JobState state;
+  return await_members(deadline, waiting, state).and_then([&] { return begin(state); });
+}
+
+Expected<void> Member::await_members(Time deadline, Waiting& waiting, JobState& state) {
   for (Duration pause = 5 * kMillisecond;; pause = std::min(2 * pause, 200 * kMillisecond)) {
-    const auto looked = client_.look(options_.job, membership_.key, options_.rank, true);
+    auto looked = client_.look(options_.job, membership_.key, options_.rank, true);
     if (!looked) return tl::unexpected(looked.error());
-    state = *looked;
-    if (state.phase == JobState::Phase::running) break;
-    if (state.phase == JobState::Phase::ended) {
+    state = std::move(*looked);
+    if (state.phase == JobState::Phase::running) return {};
+    if (state.phase == JobState::Phase::ended)
       return fail(ErrorCode::epoch_ended, fmt::format("job '{}' has ended: {}", options_.job, state.reason));
-    }
     if (monotonic_now() + pause > deadline) {
       return fail(ErrorCode::deadline,
                   fmt::format("job '{}' is not complete after {:.1f} s; missing: {}", options_.job,
@@ -151,8 +180,15 @@ Expected<void> Member::join_job(Time deadline) {
                               list(state.missing, options_.names)),
                   state.missing);
     }
+    waiting.look([&] {
+      return fmt::format("{} to join job '{}' at the switch {}", list(state.missing, options_.names),
+                         options_.job, options_.controller);
+    });
     nap(pause);
   }
+}
+
+Expected<void> Member::begin(const JobState& state) {
   endpoint::Config config{
       .job = membership_.job,
       .epoch = membership_.epoch,
@@ -165,7 +201,8 @@ Expected<void> Member::join_job(Time deadline) {
       .elements = switch_.elements,
       .order = switch_.little_endian ? endpoint::PayloadOrder::little : endpoint::PayloadOrder::big,
       .switch_addresses = {},
-      .names = {}};
+      .names = {},
+      .grace = options_.grace};
   for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
     config.switch_addresses.push_back(to_protocol(switch_.lanes[lane]));
   }
@@ -179,7 +216,8 @@ Expected<void> Member::join_job(Time deadline) {
   if (!endpoint) return tl::unexpected(endpoint.error());
   endpoint_ = std::move(*endpoint);
   wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (wake_ < 0) {
+  interrupt_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (wake_ < 0 || interrupt_ < 0) {
     return fail(ErrorCode::no_capacity, fmt::format("cannot open a descriptor: {}{}", std::strerror(errno),
                                                     descriptor_remedy(errno)));
   }
@@ -209,7 +247,7 @@ Expected<void> Member::leave(Duration timeout) {
   } else {
     result = tl::unexpected(number.error());
   }
-  const auto told = client_.leave(options_.job, membership_.key, options_.rank);
+  const auto told = tell_controller(kOrderlyFarewell);
   return result ? told : result;
 }
 
@@ -222,10 +260,8 @@ void Member::part(Duration limit) {
       if (!left) receive_until(std::min(end, endpoint_->next_timer().value_or(end)));
     }
   }
-  quit();
+  static_cast<void>(tell_controller(kOrderlyFarewell));
 }
-
-void Member::quit() { static_cast<void>(client_.leave(options_.job, membership_.key, options_.rank)); }
 
 void Member::send_all() {
   const std::size_t largest =
@@ -291,15 +327,20 @@ void Member::receive_until(Time limit) {
 
 // Tells the controller that this member lives, and hears when the epoch is over.
 void Member::heartbeat() {
+  const ControllerClient client(options_.controller, {.interrupt = interrupt_});
   Time heard = monotonic_now();
   std::unique_lock lock(mutex_);
   while (!stop_ && ended_.empty()) {
     stopping_.wait_for(lock, std::chrono::nanoseconds(options_.heartbeat));
     if (stop_) break;
     lock.unlock();
-    const auto state = client_.look(options_.job, membership_.key, options_.rank);
+    asked_ = monotonic_now();
+    const auto state = client.look(options_.job, membership_.key, options_.rank);
     lock.lock();
+    if (stop_) break;  // asked_ stays: it may have been under way for long
     const Time now = monotonic_now();
+    asked_ = 0;
+    answers_ = state || state.error().code != ErrorCode::unreachable;
     if (state) heard = now;
     if (state && state->phase == JobState::Phase::ended) {
       ended_ = state->reason;

@@ -16,11 +16,9 @@
 #include "endpoint/endpoint.h"
 #include "net/controller_client.h"
 #include "net/udp.h"
+#include "net/waiting.h"
 
 namespace passing::net {
-
-/// The clock of members: CLOCK_MONOTONIC in nanoseconds.
-Time monotonic_now();
 
 /// Owned by one thread, which calls everything. One more thread tells the controller that it lives.
 class Member {
@@ -39,10 +37,13 @@ class Member {
     Duration join_timeout = 60 * kSecond;  ///< for the controller to answer and everyone to join
     Duration heartbeat = 1 * kSecond;
     Duration silence = 10 * kSecond;  ///< a controller that does not answer for so long is gone
+    Duration grace = 5 * kSecond;     ///< for the switch to say who is missing at a deadline
+    bool quiet = false;               ///< says nothing on standard error while it waits
   };
 
   /// Returns when all members have joined.
   static Expected<std::unique_ptr<Member>> join(const Options& options);
+  /// Tells the controller, unless that has been done; waits half a second for it at the most.
   ~Member();
 
   /// Queues an operation; see endpoint::Endpoint::submit. The deadline is a time of monotonic_now.
@@ -60,12 +61,10 @@ class Member {
   void progress(std::span<const pollfd> sources);
   std::optional<endpoint::Completion> next_completion() { return endpoint_->next_completion(); }
   std::optional<Time> next_timer() const { return endpoint_->next_timer(); }
-  /// Fails what has not ended.
+  /// Fails what has not ended: no buffer is used any more.
   void end(const Error& reason) { endpoint_->end_epoch(reason); }
   /// Leaves with everyone else if they come in time, and tells the controller in any case.
   void part(Duration limit);
-  /// Tells the controller only: for a job that has failed.
-  void quit();
 
   /// Leaves with everyone else, then tells the controller.
   Expected<void> leave(Duration timeout);
@@ -76,18 +75,25 @@ class Member {
   bool segmentation() const { return sockets_.front().segmentation(); }
 
  private:
-  Member(Options options) : options_(std::move(options)), client_(options_.controller) {}
+  Member(Options options)
+      : options_(std::move(options)),
+        client_(options_.controller, {.deadline = monotonic_now() + options_.join_timeout + kSecond}) {}
 
+  Expected<void> find_switch(Time deadline, Waiting& waiting);
   void choose_lanes();
   Expected<void> open_sockets();
-  Expected<void> join_job(Time deadline);
+  Expected<void> join_job(Time deadline, Waiting& waiting);
+  Expected<void> await_members(Time deadline, Waiting& waiting, JobState& state);
+  Expected<void> begin(const JobState& state);
+  Expected<void> tell_controller(Duration limit);
   void send_all();
   void receive(std::span<const pollfd> sources);
   void receive_until(Time limit);
   void heartbeat();
+  void stop_heart();
 
   Options options_;
-  ControllerClient client_;
+  ControllerClient client_;  // until all have joined
   SwitchDescription switch_;
   JoinReply membership_;
   std::vector<std::string> addresses_;
@@ -104,6 +110,10 @@ class Member {
   std::string ended_;
   std::vector<std::uint16_t> ended_for_;
   std::thread heart_;
+  int interrupt_ = -1;                // readable: a heartbeat under way ends at once
+  std::atomic<bool> answers_ = true;  // the controller, as far as the heart knows
+  std::atomic<Time> asked_ = 0;       // when the heartbeat under way began
+  bool told_ = false;                 // the controller, that this member leaves
 };
 
 }  // namespace passing::net

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "net/rendezvous.h"
+#include "net/waiting.h"
 
 namespace passing::net {
 
@@ -25,11 +26,14 @@ class Patience {
 
   explicit Patience(const Rendezvous& who)
       : deadline_(Clock::now() + std::chrono::nanoseconds(who.timeout)),
-        longest_(std::max(kLastPause, std::chrono::milliseconds(who.size))) {}
+        longest_(std::max(kLastPause, std::chrono::milliseconds(who.size))),
+        waiting_(who.rank, who.quiet) {}
 
   void again() { pause_ = kFirstPause; }
-  // False when the time is over.
-  bool nap() {
+  // False when the time is over. `what` says what is waited for.
+  template <class What>
+  bool nap(What what) {
+    waiting_.look(what);
     const auto now = Clock::now();
     if (now >= deadline_) return false;
     std::this_thread::sleep_for(std::min<Clock::duration>(pause_, deadline_ - now));
@@ -41,6 +45,7 @@ class Patience {
   Clock::time_point deadline_;
   std::chrono::milliseconds longest_;
   std::chrono::milliseconds pause_ = kFirstPause;
+  Waiting waiting_;
 };
 
 inline std::string list(const std::vector<std::uint16_t>& ranks) {

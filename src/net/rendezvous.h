@@ -14,6 +14,7 @@ struct Rendezvous {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
   Duration timeout = 60 * kSecond;
+  bool quiet = false;  ///< says nothing on standard error while it waits
 };
 
 /// Through files in a directory that all ranks share. What an earlier run left there does no harm.

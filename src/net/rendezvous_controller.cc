@@ -31,7 +31,7 @@ class ControllerMeeting {
  public:
   ControllerMeeting(const Rendezvous& who, const std::string& controller, std::string token)
       : who_(who),
-        client_(controller),
+        client_(controller, {.deadline = monotonic_now() + who.timeout + kSecond}),
         token_(std::move(token)),
         job_(who.job + ".rendezvous"),
         patience_(who) {}
@@ -56,7 +56,7 @@ class ControllerMeeting {
       const auto met = advance();
       if (!met) return tl::unexpected(met.error());
       if (*met) return decoded();
-      if (!patience_.nap()) return late();
+      if (!patience_.nap([this] { return awaited(); })) return late();
     }
   }
 
@@ -135,8 +135,16 @@ class ControllerMeeting {
   }
 
   void leave() {
-    if (key_) static_cast<void>(client_.leave(job_, *key_, who_.rank));
+    // Also when the time is over, but not for long then.
+    const ControllerClient client(client_.address(), {.timeout = kSecond});
+    if (key_) static_cast<void>(client.leave(job_, *key_, who_.rank));
     key_.reset();
+  }
+
+  std::string awaited() const {
+    if (problem_) return fmt::format("the meeting of all ranks: {}", problem_->message);
+    if (missing_.empty()) return fmt::format("the controller at {}", client_.address());
+    return fmt::format("rank {} to come to the controller at {}", list(missing_), client_.address());
   }
 
   tl::unexpected<Error> late() const {

@@ -35,7 +35,9 @@ class InNetwork : public Strategy {
 }  // namespace
 
 Expected<std::unique_ptr<Strategy>> make_in_network(const Setup& setup) {
-  auto uplink = Uplink::join(member_options(setup));
+  net::Member::Options options = member_options(setup);
+  options.grace = kAskRanks + kAskSwitch;  // only the switch is asked
+  auto uplink = Uplink::join(options);
   if (!uplink) return tl::unexpected(uplink.error());
   return std::make_unique<InNetwork>(std::move(*uplink));
 }

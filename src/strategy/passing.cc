@@ -43,8 +43,7 @@ class SwitchAcross : public Across {
                          .divisor = ranks_,
                          .input = leg.sums,
                          .output = leg.results,
-                         // Ranks first ask each other who is missing.
-                         .deadline = call.deadline + kSecond});
+                         .deadline = call.deadline + kAskRanks});
   }
 
  private:

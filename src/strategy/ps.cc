@@ -28,7 +28,7 @@ class Servers {
                                           .rank = config.rank,
                                           .size = config.size,
                                           .pushes = pushes},
-                                         config.create_timeout.count() * kMillisecond);
+                                         config.create_timeout.count() * kMillisecond, config.quiet);
     if (!enrolled) return tl::unexpected(enrolled.error());
     return Servers(std::move(*enrolled));
   }

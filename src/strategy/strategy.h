@@ -51,8 +51,9 @@ class Strategy {
   virtual void work_in_host(Duration /*limit*/) {}
   /// How long after a deadline, if all ranks answer and none is behind, the strategy may still find out more.
   virtual Duration verdict(const Call& /*call*/) const { return 0; }
-  /// The communicator ends: in order, or because of an error.
+  /// The communicator ends: in order,
   virtual void leave() {}
+  /// or because of an error. Lets go of all buffers, and waits for nothing: someone waits to hear of it.
   virtual void abandon(const Error& /*reason*/) {}
 };
 

@@ -76,17 +76,10 @@ void Uplink::progress(std::span<const pollfd> sources) {
 
 void Uplink::leave() {
   // With everyone else, if they come soon.
-  if (failed_) {
-    member_->quit();
-  } else {
-    member_->part(kSecond);
-  }
+  if (!failed_) member_->part(kSecond);
 }
 
-void Uplink::abandon(const Error& reason) {
-  member_->end(reason);
-  member_->quit();
-}
+void Uplink::abandon(const Error& reason) { member_->end(reason); }
 
 net::Member::Options member_options(const Setup& setup) {
   const Config& config = setup.config;
@@ -100,7 +93,9 @@ net::Member::Options member_options(const Setup& setup) {
           // All ranks have met: whoever still has a place in the job is of an earlier group.
           .rejoin = true,
           .names = setup.names,
-          .join_timeout = config.create_timeout.count() * kMillisecond};
+          .join_timeout = config.create_timeout.count() * kMillisecond,
+          .grace = kAskSwitch,
+          .quiet = config.quiet};
 }
 
 }  // namespace passing::strategy

@@ -16,6 +16,10 @@
 
 namespace passing::strategy {
 
+/// At a deadline ranks first ask each other who is missing, then the switch. All of it takes a second.
+constexpr Duration kAskRanks = 600 * kMillisecond;
+constexpr Duration kAskSwitch = 350 * kMillisecond;
+
 /// Used by the communicator's thread only.
 class Uplink {
  public:
@@ -48,6 +52,7 @@ class Uplink {
   void progress(std::span<const pollfd> sources);
   std::optional<Time> next_timer() const { return unsent_ ? std::optional<Time>(0) : member_->next_timer(); }
   void leave();
+  /// Lets go of all buffers. The controller is told when this is destroyed.
   void abandon(const Error& reason);
 
  private:

@@ -77,6 +77,18 @@ class Communicators(Jobs):
         self.assertEqual(rank.end(20)[0], 1)
         self.assertIn("127.0.0.1:1", rank.errors)
 
+    def test_says_what_it_waits_for(self):
+        waits = (("ring", {"PASSING_DIRECTORY": self.directory.name}, r"rank 0 has waited 3 s for rank 1 to come to .*" + self.directory.name),
+                 ("ring", {"PASSING_CONTROLLER": "127.0.0.1:1"}, "rank 0 has waited 3 s for the meeting of all ranks: the controller at 127.0.0.1:1"),
+                 ("ring", {"PASSING_CONTROLLER": "127.0.0.1:1", "PASSING_QUIET": "1"}, ""))
+        for strategy, variables, said in waits:
+            rank = Rank(0, 2, strategy, {"PASSING_TOKEN": self.token, "PASSING_CREATE_TIMEOUT": "3.5", **variables}, "all_reduce", "10", "1", "0", "1")
+            self.ranks.append(rank)
+            rank.end(30)
+            self.assertRegex(rank.errors, said)
+            if not said:
+                self.assertNotIn("has waited", rank.errors)
+
     def test_unknown_strategy(self):
         rank = Rank(0, 2, "telepathy", {"PASSING_DIRECTORY": self.directory.name}, "all_reduce", "10", "1", "0", "1")
         self.ranks.append(rank)

@@ -1,11 +1,13 @@
 // How a group begins: settings from the environment, everything that ranks must share through the store.
 #include <algorithm>
+#include <cstdio>
 #include <functional>
 #include <optional>
 #include <random>
 #include <string>
 
 #include "backend.h"
+#include "base/reminder.h"
 #include "store.h"
 
 namespace passing::torch_backend {
@@ -58,17 +60,27 @@ std::string missing_ranks(c10d::Store& store, std::uint32_t size) {
 
 constexpr milliseconds kLook(1000);  // at who has come, while some have not
 
+Time now_as_time() { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); }
+
 // Waits for keys; an error names who does not come, or cannot.
 std::optional<Error> await_all(c10d::Store& store, const std::vector<std::string>& keys, const Config& config,
                                const std::function<std::string()>& missing) {
   const milliseconds timeout = config.create_timeout;
   const auto deadline = Clock::now() + timeout;
+  Reminder reminder(now_as_time());
   for (;;) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     const bool all = comes_within(store, keys, std::min(left, kLook));
     if (const auto trouble = trouble_among(store, config.rank, config.size)) return trouble;
     if (all) return std::nullopt;
-    if (left > milliseconds(0)) continue;
+    if (left > milliseconds(0)) {
+      if (const Time now = now_as_time(); !config.quiet && reminder.due(now)) {
+        std::fprintf(stderr, "passing: rank %u has waited %d s for rank %s of %u to come to the store\n",
+                     config.rank, static_cast<int>(reminder.waited(now) / kSecond), missing().c_str(),
+                     config.size);
+      }
+      continue;
+    }
     return Error{ErrorCode::deadline,
                  "rank " + missing() + " of " + std::to_string(config.size) + " did not come within " +
                      std::to_string(timeout.count() / 1000) +
