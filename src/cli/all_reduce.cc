@@ -122,7 +122,24 @@ double cpu_seconds() {
          static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
+// Other commands go by these, and whoever sets them expects it here too.
+void say_what_is_ignored() {
+  std::string ignored;
+  for (const auto& [name, harmless] :
+       {std::pair{"PASSING_STRATEGY", "in_network"}, {"PASSING_LOCAL_DOMAIN", "host"}}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == 0 || std::string_view(value) == harmless) continue;
+    ignored += fmt::format("{}{}={}", ignored.empty() ? "" : ", ", name, value);
+  }
+  if (ignored.empty()) return;
+  fmt::print(stderr,
+             "passing all-reduce: not used here: {}; every rank is a member of the switch by itself "
+             "(in_network). Use `passing bench` or the library for other strategies.\n",
+             ignored);
+}
+
 int run(Options options) {
+  if (options.member.rank == 0) say_what_is_ignored();
   const auto token = read_token(options);
   if (!token) return complain(options, token.error());
   options.member.token = *token;
@@ -219,7 +236,8 @@ int run(Options options) {
                            .dump());
   } else if (options.member.rank == 0) {
     fmt::print(
-        "{} x {} {} among {} members: {}; median {:.3f} ms, {:.3f} Gbit/s each way, {} packets sent again\n",
+        "{} x {} {} among {} members: {}; in_network, median {:.3f} ms, {:.3f} Gbit/s each way, {} packets "
+        "sent again\n",
         options.repeat, options.elements, numeric::to_string(options.type), options.member.size,
         options.check_last ? "every element of the last one right" : "every element right", 1e3 * median,
         8e-9 * total / wall, retransmissions);

@@ -14,6 +14,7 @@
 #include "cli/bench_parts.h"
 #include "cli/lab_parts.h"
 #include "cli/progress.h"
+#include "cli/report.h"
 #include "cli/run_parts.h"
 #include "lab/privilege.h"
 #include "passing/config.h"
@@ -272,6 +273,8 @@ int fail_with(const std::string& sentence, int status = kFailed) {
 }
 
 int run(Options options) {
+  // Before an hour of work, not after it.
+  if (const auto can = can_write(options.json, ""); !can) return fail_with(can.error().message, kBadInput);
   const auto sizes = sizes_of(options.sizes);
   if (!sizes) return fail_with(sizes.error().message, kBadInput);
   std::vector<Contender> contenders;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/lab_parts.h"
+#include "cli/report.h"
 #include "lab/privilege.h"
 
 namespace passing::cli {
@@ -68,6 +69,8 @@ Expected<int> run_in(const LabOptions& options, const lab::Cluster& cluster, lab
 }
 
 int run(const LabOptions& options) {
+  // Before the command runs, not after it.
+  if (const auto can = can_write(options.json, ""); !can) return complain(can.error().message, kBadInput);
   if (auto gained = lab::gain_privilege(); !gained) return complain(gained.error().message);
   // First: from here on signals are ours, so that none can end us between two namespaces.
   lab::Launcher launcher;

@@ -27,6 +27,8 @@ expect "--seed: '-1': must be 0 to" rehearse --seed -1
 expect "--members requires --demo" rehearse --members 4
 expect "--trace" rehearse --demo --trace
 expect "--nonsense" rehearse --nonsense
+expect "--json: cannot write '/nowhere/at/all.json'" bench --json /nowhere/at/all.json
+expect "--json: cannot write '/nowhere/at/all.json'" lab run --json /nowhere/at/all.json -- true
 expect "--index is 2: must be below --of, 2" server --listen 127.0.0.1:0 --index 2 --of 2
 expect "--index is 1: must be below --of, 1" server --listen 127.0.0.1:0 --index 1
 expect "--index: '-1': must be 0 to 1023" server --index -1

@@ -28,6 +28,17 @@ class Sums(TestCase):
             for elements in (0, 1, 351, 352, 353, 2112, 2113, 100000):
                 self.assert_right(self.members(switch, "t", 2, "--elements", str(elements), "--dtype", dtype, "--repeat", "2"))
 
+    def test_settings_that_do_not_apply_are_named(self):
+        switch = self.switch("--mtu", "1500")
+        for values, said in (({"PASSING_STRATEGY": "passing", "PASSING_LOCAL_DOMAIN": "rack"},
+                              "not used here: PASSING_STRATEGY=passing, PASSING_LOCAL_DOMAIN=rack; every rank is a member"),
+                             ({"PASSING_STRATEGY": "in_network"}, "")):
+            with unittest.mock.patch.dict(os.environ, values):
+                members = self.members(switch, "said", 2, "--elements", "1000")
+            self.assert_right(members)
+            self.assertIn(said, members[0].errors)
+            self.assertNotIn("not used here", members[1].errors + (members[0].errors if not said else ""))
+
     def test_mtus(self):
         for mtu, elements in ((576, 96), (1500, 352), (9000, 2112)):
             switch = self.switch("--mtu", str(mtu))
