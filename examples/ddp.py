@@ -1,7 +1,9 @@
 """DDP through PASSING. To a script that trained with gloo, two lines are new; they say so.
 
-    torchrun --nproc_per_node 2 ddp.py                   (torch 1.13 on Python 3.11: add -r 1 -t 1)
-    mpirun -n 2 -x MASTER_ADDR=HOST python3 ddp.py
+    /usr/bin/torchrun -r 1 -t 1 --nproc_per_node 2 ddp.py
+    mpirun -n 2 -x MASTER_ADDR=HOST /usr/bin/python3 ddp.py
+
+Use the interpreter that has torch; these are Debian 12's. Its torchrun crashes without -r 1 -t 1.
 """
 
 import os
