@@ -124,7 +124,12 @@ Expected<void> Cluster::build() {
       }
       const bool above = wire.upper.where == name;
       if (!above && wire.lower.where != name) continue;
-      if (!std::exchange(bridge, true)) inside += fmt::format("link add br0 mtu {} type bridge\n", plan.mtu);
+      if (!std::exchange(bridge, true)) {
+        // The switch's hardware address is fixed: it would follow that of ports which faults add, and hosts
+        // would look for it under the old one.
+        inside += fmt::format("link add br0 {}mtu {} type bridge\n",
+                              name == map_.switch_namespace() ? "address 02:77:00:00:00:01 " : "", plan.mtu);
+      }
       inside +=
           fmt::format("link set {0} master br0\nlink set {0} up\n", (above ? wire.upper : wire.lower).device);
     }

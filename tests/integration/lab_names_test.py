@@ -202,6 +202,15 @@ class Links(Named):
         self.complains(passing_lab("link", "--name", name, "host3", "--up"), "there is no link 'host3' .*: there are host0, host1, host2, and all", 2)
         self.complains(passing_lab("link", "--name", name, "host0"), "nothing to change", 2)
 
+    def test_the_switch_is_found_where_it_was_when_faults_come(self):
+        name = self.up("found", "--hosts", "2", "--racks", "2", "--no-switch")
+        def address():
+            return json.loads(self.right(self.exec(name, "switch", "ip", "-j", "link", "show", "br0")))[0]["address"]
+        # One that is not made up at random, which faults would change only now and then.
+        self.assertEqual(address(), "02:77:00:00:00:01")
+        self.link(name, "all", "--loss", "1")
+        self.assertEqual(address(), "02:77:00:00:00:01")
+
     def test_a_rate_holds(self):
         name = self.up("rate", "--hosts", "2", "--rate", "1gbit", "--no-switch")
         self.link(name, "host1", "--rate", "40mbit")
