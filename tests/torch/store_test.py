@@ -42,14 +42,14 @@ class Store(unittest.TestCase):
         self.all_right(self.ranks("""
             begin()
             import passing.torch
-            if rank == 0:
+            for late in range(size):
+                if rank == late: time.sleep(2)
                 says("barrier", lambda: dist.monitored_barrier(timeout=datetime.timedelta(seconds=0.5)))
-            time.sleep(1 if rank == 0 else 2)
-            for _ in range(3):
-                group = dist.new_group(timeout=datetime.timedelta(seconds=10))
-                t = torch.ones(5); dist.all_reduce(t, group=group); assert t.tolist() == [2] * 5, t
+                for _ in range(3):
+                    group = dist.new_group(timeout=datetime.timedelta(seconds=10))
+                    t = torch.ones(5); dist.all_reduce(t, group=group); assert t.tolist() == [size] * 5, t
             print("right")
-        """))
+        """, size=3))
 
     def test_ranks_that_come_late_to_a_group(self):
         """By every offset around the time after which who waits looks again, which once left a waiter behind."""
