@@ -2,7 +2,7 @@
 """Measures what the project promises and prints target, figure, and pass or miss.
 
 Promises are in promises.py. Figures are ratios taken in one run. A table for people goes to standard
-output, line by line; JSON to build/claims.json, beside what was measured before; and from there into
+output, line by line; JSON to results.json, beside what was measured before; and from there into
 docs/benchmarks.md (page.py). The exit status is 0 if all was measured, whether or not it passed: a
 miss is a result.
 """
@@ -20,6 +20,10 @@ sys.dont_write_bytecode = True
 import page
 from lab import ROOT
 from promises import CLAIMS, SUBJECTS, asked, verdict
+
+
+# What figures depend on; pages and results may change meanwhile.
+CODE = ("--", "src", "include", "integrations", "lab", "bench/peers", "bench/claims/*.py")
 
 
 def keep(row, path):
@@ -48,12 +52,16 @@ def named(claim, word):
     return claim.name == word or claim.name.startswith(word + "-")
 
 
+def git(*arguments):
+    return subprocess.check_output(["git", "-C", ROOT, *arguments], text=True).strip()
+
+
 def circumstances():
     """What all claims of this run have in common: the machine as in other files of results."""
     with open("/proc/cpuinfo") as file:
         cpu = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "?")
     return {"date": datetime.date.today().isoformat(),
-            "commit": subprocess.check_output(["git", "-C", ROOT, "describe", "--always", "--dirty"], text=True).strip(),
+            "commit": git("rev-parse", "--short", "HEAD") + ("-dirty" if git("status", "--porcelain", *CODE) else ""),
             "machine": {"cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(),
                         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")}}
 
@@ -71,7 +79,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build/release", help="the build directory")
     parser.add_argument("--only", help="a claim, or a group by the first words of its names (broadcast, ring), or several with commas")
-    parser.add_argument("--results", default=os.path.join(ROOT, "build", "claims.json"), help="where results are kept")
+    parser.add_argument("--results", default=page.RESULTS, help="where results are kept")
     parser.add_argument("--page", default=os.path.join(ROOT, "docs", "benchmarks.md"), help="the page that shows them")
     arguments = parser.parse_args()
     claims = chosen(arguments.only, parser)

@@ -12,6 +12,7 @@ sys.dont_write_bytecode = True
 from lab import ROOT
 from promises import SUBJECTS, asked
 
+RESULTS = os.path.join(ROOT, "bench", "claims", "results.json")  # tracked, so that a clone knows what was measured before
 BEGIN = "<!-- results: made by bench/claims/page.py -->"
 END = "<!-- end of results -->"
 WORDS = {">=": "at least", "<=": "at most", "<": "below"}
@@ -103,7 +104,7 @@ def update(claims, page, check=False):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("claims", nargs="?", default=os.path.join(ROOT, "build", "claims.json"), help="results of claims.py")
+    parser.add_argument("claims", nargs="?", default=RESULTS, help="results of claims.py")
     parser.add_argument("--page", default=os.path.join(ROOT, "docs", "benchmarks.md"))
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the page does not follow from the results")
     arguments = parser.parse_args()

@@ -8,6 +8,7 @@ import re
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "bench", "claims"))
@@ -93,6 +94,10 @@ class Check(unittest.TestCase):
 
 
 class Benchmarks(unittest.TestCase):
+    def test_follows_from_the_results_that_come_with_it(self):
+        with unittest.mock.patch.object(sys, "argv", ["page.py", "--check"]):
+            page.main()
+
     def test_lists_every_claim_with_its_target(self):
         with open(os.path.join(ROOT, "docs", "benchmarks.md")) as file:
             text = file.read()
