@@ -47,6 +47,8 @@ void add_server(CLI::App& app);
 /// status.
 void add_simulate(CLI::App& app);
 int become_simulate(char** argv);
+/// Lists what the other commands have: added last.
+void add_settings(CLI::App& app);
 void add_status(CLI::App& app);
 void add_switch(CLI::App& app);
 /// The command line is part of its results, too.

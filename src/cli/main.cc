@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
   passing::cli::add_simulate(app);
   passing::cli::add_rehearse(app);
   passing::cli::add_report(app);
+  passing::cli::add_settings(app);
   // Commands that are added later would inherit it.
   app.footer(
       "`passing COMMAND --help` says more about a command.\n"

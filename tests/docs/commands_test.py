@@ -98,7 +98,7 @@ def add_page(page):
     setattr(Commands, name, lambda self: self.check_page(page))
 
 
-for each in pages.with_commands():
+for each in pages.all_pages():
     add_page(each)
 
 

@@ -13,12 +13,8 @@ LOOKALIKES = ("bash", "shell", "console", "zsh")
 SECONDS = 60
 
 
-def with_commands():
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
-
-
-def with_prose():
-    return [*with_commands(), ROOT / "CONTRIBUTING.md"]
+def all_pages():
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
 
 
 def name_of(page):
