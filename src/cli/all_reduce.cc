@@ -250,67 +250,78 @@ int run(Options options) {
 void add_all_reduce(CLI::App& app) {
   auto options = std::make_shared<Options>();
   net::Member::Options& member = options->member;
-  CLI::App* command = app.add_subcommand(
-      "all-reduce",
-      "Join a job, all-reduce a generated tensor and check every element: the smoke test of a switch.\n"
-      "Run it once per rank:\n"
-      "  PASSING_TOKEN=$TOKEN passing all-reduce --controller HOST:9001 --job try --size 2 --rank 0 "
-      "--elements 1000000");
+  CLI::App* command =
+      app.add_subcommand("all-reduce",
+                         "Test a switch: all-reduce a tensor through it and check every element.\n\nThis is "
+                         "pure in-network aggregation. Every rank is a member of the switch by itself, and "
+                         "nothing is summed in the host. PASSING_STRATEGY and PASSING_LOCAL_DOMAIN do not "
+                         "apply. To compare strategies, use passing bench. Run it once per rank.");
   command->add_option("--controller", member.controller, "HOST:PORT of the switch's controller")
       ->envname("PASSING_CONTROLLER")
       ->required();
-  command->add_option("--job", member.job, "name of the job")->envname("PASSING_JOB")->required();
-  command->add_option("--size", member.size, "members of the job")->envname("PASSING_SIZE")->required();
-  command->add_option("--rank", member.rank, "which of them this is, from 0")
+  command->add_option("--job", member.job, "name of the job, the same for all ranks")
+      ->envname("PASSING_JOB")
+      ->required();
+  command->add_option("--size", member.size, "ranks of the job, 1 to 64")
+      ->envname("PASSING_SIZE")
+      ->required();
+  command->add_option("--rank", member.rank, "which of them this is; below --size")
       ->envname("PASSING_RANK")
       ->required()
       ->check(whole_number(0, 63));
   command
-      ->add_option("--token", member.token, "the job's shared token; better by environment or --token-file")
+      ->add_option(
+          "--token", member.token,
+          "the job's secret, the same for all ranks. The variable is safer: command lines are public")
       ->envname("PASSING_TOKEN");
-  command->add_option("--token-file", options->token_file, "a file that holds the token")
+  command->add_option("--token-file", options->token_file, "file that holds the secret")
       ->envname("PASSING_TOKEN_FILE");
   command->add_option("--elements", options->elements, "elements of the tensor")
       ->capture_default_str()
       ->check(whole_number(0, 4'000'000'000));
-  command->add_option("--dtype", options->type, "float32, float16, bfloat16 or int32")
+  command->add_option("--dtype", options->type, "float32, float16, bfloat16 or int32 [default: float32]")
       ->transform(CLI::CheckedTransformer(std::map<std::string, DataType>{{"float32", DataType::float32},
                                                                           {"float16", DataType::float16},
                                                                           {"bfloat16", DataType::bfloat16},
                                                                           {"int32", DataType::int32}}))
       ->option_text("TYPE");
-  command->add_option("--repeat", options->repeat, "how often")
+  command->add_option("--repeat", options->repeat, "operations that are measured")
       ->capture_default_str()
       ->check(whole_number(1, 1'000'000));
-  command->add_option("--warm-up", options->warm_up, "and how often before that, unmeasured")
+  command->add_option("--warm-up", options->warm_up, "operations before that, not measured")
       ->capture_default_str()
       ->check(whole_number(0, 1'000'000));
-  command->add_option("--in-flight", options->in_flight, "operations submitted ahead, 1 to 64")
+  command->add_option("--in-flight", options->in_flight, "operations under way at once")
       ->capture_default_str()
       ->check(whole_number(1, 64));
   command
       ->add_option("--lanes", member.lanes,
-                   "lanes, each with a socket; default: as many as the switch has threads, at most 4")
+                   "lanes, each with a socket. Default: as many as the switch has threads, at most 4")
       ->check(whole_number(1, 64));
   command
       ->add_option("--slots", member.slots,
-                   "slots per lane, a power of two; default: 256 over all lanes, fewer if packets are large")
+                   "slots per lane, a power of two. Default: 256 over all lanes, fewer if packets are large")
       ->check(whole_number(1, 32768));
   command->add_option("--timeout", options->timeout, "seconds until an operation fails")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 86400.0));
-  command->add_option("--join-timeout", options->join_timeout, "seconds to wait for the others")
+  command->add_option("--join-timeout", options->join_timeout, "seconds to wait for the other ranks")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 86400.0));
-  command->add_option("--pause", options->pause, "seconds between operations")
+  command->add_option("--pause", options->pause, "seconds between operations; without it, none")
       ->check(CLI::Range(0.0, 3600.0));
   command->add_flag("--rejoin", member.rejoin,
-                    "the earlier process with this rank is dead: begin a new epoch");
+                    "begin a new epoch: the earlier process with this rank is dead");
   command->add_flag("--no-check", options->no_check, "benchmark only: the switch gives no sums")->group("");
-  command->add_flag("--check-last", options->check_last, "compare only the last result (when measuring)");
+  command->add_flag("--check-last", options->check_last, "check only the last result, which costs less time");
   command->add_flag_callback(
-      "--no-segmentation", [&member] { member.segmentation = false; }, "do not use UDP segmentation offload");
-  command->add_flag("--json", options->json, "one JSON object instead of a sentence");
+      "--no-segmentation", [&member] { member.segmentation = false; }, "use no UDP segmentation offload");
+  command->add_flag("--json", options->json, "print one JSON object instead of a sentence");
+  command->footer(
+      "Examples:\n"
+      "  export PASSING_TOKEN=a-secret-of-yours\n"
+      "  passing all-reduce --controller HOST:9001 --job try --size 2 --rank 0 --elements 1000000\n"
+      "  passing lab run --hosts 4 --rate 1gbit -- passing all-reduce --elements 4000000 --repeat 10");
   command->callback([options] {
     if (const int status = run(*options); status != 0) throw CLI::RuntimeError(status);
   });

@@ -322,57 +322,61 @@ void add_bench(CLI::App& app, int argc, char** argv) {
   options->lab.log = [](const std::string&) {};
   CLI::App* command = app.add_subcommand(
       "bench",
-      "Measure all-reduce: strategies and peers (Gloo, Open MPI) side by side in one run, interleaved, every "
-      "result checked,\n"
-      "on a cluster of network namespaces (needs root, or user namespaces):\n"
-      "  passing bench --hosts 4 --ranks 2 --rate 1gbit --sizes 1M,16M --strategies passing,ring --peers "
-      "gloo\n"
-      "Columns: docs/benchmarks.md. `passing report` makes a page of the JSON.");
+      "Measure all-reduce: strategies and peers (Gloo, Open MPI) side by side.\n\nAll of them run in turn on "
+      "a cluster of network namespaces, and every result is checked. Needs root, or user namespaces. "
+      "docs/benchmarks.md explains the columns. `passing report` makes a page of the JSON.");
   const auto list = [&](const char* name, auto& where, const std::string& text) {
     return command->add_option(name, where, text)->delimiter(',')->capture_default_str();
   };
-  list("--hosts", options->hosts, "hosts, each with a link of its own; several: one cluster each")
+  list("--hosts", options->hosts, "hosts, each with a link of its own. Several values: one cluster each")
       ->check(whole_number(1, 64));
   list("--ranks", options->ranks, "ranks per host")->check(whole_number(1, 64));
-  list("--rate", options->rates, "of each link each way, as tc writes it (1gbit, 200mbit), or none")
+  list("--rate", options->rates, "rate of each link each way, as tc writes it (1gbit, 200mbit), or none")
       ->check(rate_of_link());
-  list("--sizes", options->sizes, "bytes of the tensor (float32): 1K,16M, or a range 1K:64M by factors of 4");
+  list("--sizes", options->sizes,
+       "bytes of the float32 tensor: 1K,16M, or a range 1K:64M in steps of 4 times");
   list("--strategies", options->strategies,
-       fmt::format("of {}; passing:rack and auto:rack sum in racks first", fmt::join(strategies(), ", ")));
+       fmt::format("which strategies, of {}. passing:rack and auto:rack sum in racks first",
+                   fmt::join(strategies(), ", ")));
   list("--dataplane", options->dataplanes,
-       fmt::format("of the switch: {}; several: side by side, for strategies that go through it",
-                   fmt::join(dataplanes(), ", ")))
+       "where the switch sums. Several values: side by side, for strategies that use the switch")
       ->check(CLI::IsMember(dataplanes()));
   command->add_flag("--profile", options->profile,
-                    "also measure how long programs of a switch in the kernel run, which costs a little");
-  list("--peers", options->peers, fmt::format("of {}; all or none", fmt::join(peers(), ", ")));
-  command->add_option("--racks", options->lab.plan.racks, "racks, joined by a spine with the switch")
+                    "also measure how long programs of a switch in the kernel run. It costs a little");
+  list("--peers", options->peers,
+       fmt::format("which peers, of {}; or all, or none", fmt::join(peers(), ", ")));
+  command->add_option("--racks", options->lab.plan.racks, "racks, joined by a spine where the switch is")
       ->check(whole_number(1, 16))
       ->capture_default_str();
-  command->add_option("--spine-rate", options->lab.plan.spine_rate, "of each rack's uplink; default: --rate")
+  command
+      ->add_option("--spine-rate", options->lab.plan.spine_rate,
+                   "rate of each rack's uplink. Default: --rate")
       ->check(rate_of_link());
   command
       ->add_option("--servers", options->lab.plan.servers,
-                   "parameter servers, on hosts of their own; default: 1 if a strategy needs one")
+                   "parameter servers, on hosts of their own. Default: 1 if a strategy needs one")
       ->check(whole_number(0, 16));
-  command->add_option("--mtu", options->lab.plan.mtu, "of all links")
+  command->add_option("--mtu", options->lab.plan.mtu, "MTU of all links, in bytes")
       ->check(whole_number(576, 9000))
       ->capture_default_str();
-  command->add_option("--samples", options->samples, "launches of each, of which the median counts")
+  command->add_option("--samples", options->samples, "launches of each; the median counts")
       ->check(whole_number(1, 1000))
       ->capture_default_str();
   command
       ->add_option("--repeat", options->repeat,
-                   "operations of a sample; default: 64 MB of them where links are shaped, else 400 MB")
+                   "operations of a sample. Default: 64 MB of them where links are shaped, else 400 MB")
       ->check(whole_number(1, 1'000'000));
-  command->add_option("--warm-up", options->warm_up, "and before that, unmeasured; default: by size")
+  command->add_option("--warm-up", options->warm_up, "operations before that, not measured. Default: by size")
       ->check(whole_number(1, 1'000'000));
   command
-      ->add_option(
-          "--in-flight", options->in_flight,
-          "operations that ours has under way; default: 1 below 1 MB, 8 up to 4 MB, else 2. Peers: 1")
+      ->add_option("--in-flight", options->in_flight,
+                   "operations that our strategies have under way at once; peers have 1. Default: 1 below 1 "
+                   "MB, 8 up to 4 MB, else 2")
       ->check(whole_number(1, 64));
-  command->add_option("--json", options->json, "write all figures to a file");
+  command->add_option("--json", options->json, "file for all figures");
+  command->footer(
+      "Examples:\n  passing bench --hosts 4 --ranks 2 --rate 1gbit --sizes 1M,16M --peers gloo --json "
+      "results.json\n  passing report results.json");
   command->final_callback([options] { finish(run(*options)); });
 }
 

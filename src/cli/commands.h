@@ -14,15 +14,15 @@ constexpr int kBadInput = 2;
 
 /// A whole number from `least` to `most`, refused with one short sentence.
 inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
-  const std::string range = "must be " + std::to_string(least) + " to " + std::to_string(most);
+  const std::string range = std::to_string(least) + " to " + std::to_string(most);
   return CLI::Validator(
       [=](const std::string& text) {
         const bool digits =
             !text.empty() && text.size() < 20 && text.find_first_not_of("0123456789") == std::string::npos;
         if (digits && std::stoull(text) >= least && std::stoull(text) <= most) return std::string();
-        return "'" + text + "': " + range;
+        return "'" + text + "': must be " + range;
       },
-      "", "whole number");
+      range, "whole number");
 }
 
 /// Blocks the signals that end a process (SIGTERM, SIGINT), for all threads that are started later, and
@@ -47,6 +47,8 @@ void add_server(CLI::App& app);
 /// status.
 void add_simulate(CLI::App& app);
 int become_simulate(char** argv);
+/// Lists what the other commands have: added last.
+void add_settings(CLI::App& app);
 void add_status(CLI::App& app);
 void add_switch(CLI::App& app);
 /// The command line is part of its results, too.

@@ -4,10 +4,11 @@
 namespace passing::cli {
 
 void add_lab(CLI::App& app) {
-  CLI::App* lab = app.add_subcommand(
-      "lab",
-      "A cluster on this machine, out of network namespaces: see docs/lab.md.\n"
-      "`run` makes one for a command; `up` makes one that stays, for `exec`, `link`, `status` and `down`.");
+  CLI::App* lab =
+      app.add_subcommand("lab",
+                         "Make a cluster on this machine, out of network namespaces.\n\n`run` makes one for "
+                         "a command. `up` makes one that stays, for `exec`, `link`, `status` and `down`. "
+                         "`passing lab COMMAND --help` says more; docs/lab.md has all of it.");
   lab->require_subcommand(1);
   add_lab_run(*lab);
   add_lab_up(*lab);

@@ -235,7 +235,7 @@ void add_sizes(CLI::App& command, Options& options) {
   command.add_option("--elements", options.elements, "float32 elements of the tensor")
       ->check(whole_number(1, 1'000'000'000))
       ->capture_default_str();
-  command.add_option("--repeat", options.repeat, "how often")
+  command.add_option("--repeat", options.repeat, "operations that are measured")
       ->check(whole_number(1, 1000))
       ->capture_default_str();
 }
@@ -250,15 +250,17 @@ void add_lab_demo(CLI::App& lab) {
   options->lab.log = [](const std::string&) {};
   options->lab.plan.rate = "200mbit";
   CLI::App* command = lab.add_subcommand("demo",
-                                         "Compare all strategies: time, and what the links of hosts carry. "
-                                         "Where no lab can be made, a rehearsal.");
+                                         "Compare all strategies: their time, and what the hosts' links "
+                                         "carry.\n\nWhere no lab can be made, it shows a rehearsal instead.");
   command->add_option("--hosts", options->lab.plan.hosts, "hosts, each with a link of its own")
       ->check(whole_number(2, 32))
       ->capture_default_str();
   command->add_option("--ranks", options->lab.ranks, "ranks per host")
       ->check(whole_number(1, 16))
       ->capture_default_str();
-  command->add_option("--rate", options->lab.plan.rate, "of each link each way, as tc writes it, or none")
+  command
+      ->add_option("--rate", options->lab.plan.rate,
+                   "rate of each link each way, as tc writes it (1gbit, 200mbit), or none")
       ->capture_default_str();
   add_sizes(*command, *options);
   command->callback([options] {

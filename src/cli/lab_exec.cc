@@ -85,22 +85,23 @@ int agent(const std::vector<std::string>& words) {
 
 void add_lab_exec(CLI::App& lab) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = lab.add_subcommand(
-      "exec",
-      "Run a command in a lab that is up:\n"
-      "  passing lab exec all -- passing all-reduce --elements 4000000    once per rank, as `passing lab "
-      "run` does\n"
-      "  passing lab exec rank1 -- COMMAND                                with the variables of one rank\n"
-      "  passing lab exec host0 -- sh                                     on a host, server0, switch, tor0");
+  CLI::App* command = lab.add_subcommand("exec", "Run a command in a lab that is up.");
   add_name_option(*command, options->name);
-  command->add_option("place", options->place, "host0, server0, rank0, switch (or spine), tor0, or all")
+  command
+      ->add_option("place", options->place,
+                   "where: host0, server0, switch (or spine) or tor0; rank0, with the variables of that "
+                   "rank; or all, once per rank")
       ->required();
   command->add_option("command", options->command, "the command, after --")->required();
   command->positionals_at_end();
+  command->footer(
+      "Examples:\n  passing lab exec all -- passing all-reduce --elements 4000000\n  passing lab exec host0 "
+      "-- sh");
   command->callback([options] { finish(run(*options)); });
 
-  CLI::App* remote =
-      lab.add_subcommand("agent", "Run a command on another host of the lab, as ssh would: HOST COMMAND...");
+  CLI::App* remote = lab.add_subcommand("agent",
+                                        "Run a command on another host of the lab, as ssh would: HOST "
+                                        "COMMAND...\n\nLaunchers inside `passing lab run --once` use it.");
   remote->prefix_command();
   remote->callback([remote] { finish(agent(remote->remaining())); });
 }

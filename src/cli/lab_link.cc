@@ -75,24 +75,28 @@ int run(const Options& options) {
 
 void add_lab_link(CLI::App& lab) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = lab.add_subcommand("link",
-                                         "Change a link of a lab while it runs, both ways: one that is up, "
-                                         "or that of a running `passing lab run`:\n"
-                                         "  passing lab link host0 --loss 5\n"
-                                         "  passing lab link rack1 --down\n"
-                                         "  passing lab link all --clear");
+  CLI::App* command =
+      lab.add_subcommand("link",
+                         "Change a link of a lab while it runs.\n\nThe lab is one that is up, or that of a "
+                         "running `passing lab run`. Both directions change.");
   add_name_option(*command, options->name);
-  command->add_option("link", options->link, "host0, server0, rack0 (a rack's uplink), or all")->required();
+  command->add_option("link", options->link, "which link: host0, server0, rack0 (a rack's uplink), or all")
+      ->required();
   for (const auto& [name, where, what] :
        {std::tuple{"--loss", &options->loss, "percent of packets that it loses"},
         {"--duplication", &options->duplication, "percent of packets that arrive twice"},
-        {"--reordering", &options->reordering, "percent of packets that come late, behind others"}}) {
+        {"--reordering", &options->reordering, "percent of packets that arrive late, behind others"}}) {
     command->add_option(name, *where, what)->check(CLI::Range(0.0, 50.0));
   }
-  command->add_option("--rate", options->rate, "each way, as tc writes it")->check(rate_of_link());
-  CLI::Option* down = command->add_flag("--down", options->down, "it carries nothing");
-  command->add_flag("--up", options->up, "it carries again")->excludes(down);
-  command->add_flag("--clear", options->clear, "first make it what it was at the beginning, without faults");
+  command->add_option("--rate", options->rate, "rate each way, as tc writes it (1gbit, 200mbit)")
+      ->check(rate_of_link());
+  CLI::Option* down = command->add_flag("--down", options->down, "take the link down: it carries nothing");
+  command->add_flag("--up", options->up, "bring the link up again")->excludes(down);
+  command->add_flag("--clear", options->clear,
+                    "first remove all faults and restore the rate of the beginning");
+  command->footer(
+      "Examples:\n  passing lab link host0 --loss 5\n  passing lab link rack1 --down\n  passing lab link all "
+      "--clear");
   command->callback([options] { finish(run(*options)); });
 }
 

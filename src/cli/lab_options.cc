@@ -39,7 +39,7 @@ CLI::Validator rate_of_link() {
 }
 
 void add_name_option(CLI::App& command, std::string& name) {
-  command.add_option("--name", name, "which lab, if there are several")->envname("PASSING_LAB_NAME");
+  command.add_option("--name", name, "which lab; needed if there are several")->envname("PASSING_LAB_NAME");
 }
 
 const std::vector<std::string>& dataplanes() {
@@ -50,9 +50,8 @@ const std::vector<std::string>& dataplanes() {
 void add_dataplane_option(CLI::App& command, lab::Plan& plan) {
   command
       .add_option("--dataplane", plan.dataplane,
-                  "of the switch: userspace, mmsg (the same without segmentation offload), or tc or xdp in "
-                  "the kernel "
-                  "(docs/dataplanes.md)")
+                  "where the switch sums: userspace, mmsg (the same without segmentation offload), or in the "
+                  "kernel (tc, xdp). See docs/dataplanes.md")
       ->check(CLI::IsMember(dataplanes()))
       ->capture_default_str();
 }
@@ -74,46 +73,48 @@ std::string contradiction(const lab::Plan& plan) {
 
 void add_plan_options(CLI::App& command, LabOptions& options) {
   lab::Plan& plan = options.plan;
-  command.add_option("--name", options.name, "what other commands know it by")->check(name_of_lab());
+  command.add_option("--name", options.name, "name by which other commands know the lab")
+      ->check(name_of_lab());
   command.add_option("--hosts", plan.hosts, "hosts, each with a link of its own")
       ->check(whole_number(1, kMostHosts))
       ->capture_default_str();
-  command.add_option("--ranks", options.ranks, "processes per host")
+  command.add_option("--ranks", options.ranks, "ranks per host")
       ->check(whole_number(1, 64))
       ->capture_default_str();
   command
       .add_option(
           "--racks", plan.racks,
-          "racks that share the hosts; with several, each has an uplink to a spine where the switch is")
+          "racks that share the hosts. Several racks have an uplink each, to a spine where the switch is")
       ->check(whole_number(1, kMostHosts))
       ->capture_default_str();
   command
       .add_option("--servers", plan.servers,
-                  "parameter servers, each on a host of its own with a link like the others; with racks, on "
-                  "the spine")
+                  "parameter servers, each on a host of its own with a link like the others. With racks they "
+                  "are at the spine")
       ->check(whole_number(0, kMostServers))
       ->capture_default_str();
   command
       .add_option("--rate", plan.rate,
-                  "of each link each way, as tc writes it (1gbit, 200mbit), or none: not shaped")
+                  "rate of each link each way, as tc writes it (1gbit, 200mbit); none: not shaped")
       ->check(rate_of_link())
       ->capture_default_str();
-  command.add_option("--spine-rate", plan.spine_rate, "of each rack's uplink; without it, the rate of links")
+  command.add_option("--spine-rate", plan.spine_rate, "rate of each rack's uplink. Default: --rate")
       ->check(rate_of_link());
-  command.add_option("--mtu", plan.mtu, "of all links")
+  command.add_option("--mtu", plan.mtu, "MTU of all links, in bytes")
       ->check(whole_number(net::kSmallestMtu, net::kLargestMtu))
       ->capture_default_str();
   for (const auto& [name, where, what] :
-       {std::tuple{"--loss", &plan.impairment.loss, "percent of packets that every link loses"},
-        {"--duplication", &plan.impairment.duplication, "percent of packets that arrive twice"},
-        {"--reordering", &plan.impairment.reordering, "percent of packets that come late, behind others"}}) {
+       {std::tuple{"--loss", &plan.impairment.loss, "percent of packets that every link loses; 0 unless set"},
+        {"--duplication", &plan.impairment.duplication, "percent of packets that arrive twice; 0 unless set"},
+        {"--reordering", &plan.impairment.reordering,
+         "percent of packets that arrive late, behind others; 0 unless set"}}) {
     command.add_option(name, *where, what)->check(CLI::Range(0.0, 50.0));
   }
   add_dataplane_option(command, plan);
   command.add_flag("--no-switch", options.no_switch, "start no switch");
   command
       .add_option("--switch-argument", options.switch_arguments,
-                  "an argument for `passing switch`; repeat as needed")
+                  "argument for `passing switch`; repeat for several")
       ->allow_extra_args(false);
   command.parse_complete_callback([&options] {
     if (const std::string why = contradiction(options.plan); !why.empty()) throw CLI::ValidationError(why);

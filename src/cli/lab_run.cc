@@ -87,21 +87,21 @@ void add_lab_run(CLI::App& lab) {
   auto options = std::make_shared<LabOptions>();
   CLI::App* command = lab.add_subcommand(
       "run",
-      "Make hosts with links into a switch, start the switch, and run a command once per rank:\n"
-      "  passing lab run --hosts 4 --rate 1gbit -- passing all-reduce --elements 4000000 --repeat 10\n"
-      "The command finds its rank, the controller and the token in the environment (PASSING_*, and RANK, "
-      "WORLD_SIZE,\n"
-      "LOCAL_RANK, MASTER_ADDR as torchrun has them). Returns the first failure; everything is removed at "
-      "the end.\n"
-      "Needs root, or a system that allows user namespaces to everyone.");
+      "Make a cluster, run a command once per rank, and remove the cluster.\n\nThe command finds its rank, "
+      "the controller and the token in the environment: PASSING_*, and RANK, WORLD_SIZE, LOCAL_RANK and "
+      "MASTER_ADDR as torchrun sets them. The exit status is that of the first rank that fails. Needs root, "
+      "or a system that allows user namespaces to everyone.");
   add_plan_options(*command, *options);
   command->add_flag(
       "--once", options->once,
-      "run the command once, on host 0: a launcher that starts ranks by `passing lab agent HOST COMMAND`");
-  command->add_flag("--plain", options->plain, "no prefixes before the ranks' output");
-  command->add_option("--json", options->json, "write what the links carried to a file");
+      "run the command once, on host 0: for launchers that start ranks by `passing lab agent HOST COMMAND`");
+  command->add_flag("--plain", options->plain, "print the ranks' output without prefixes");
+  command->add_option("--json", options->json, "file for what the links carried");
   command->add_option("command", options->command, "the command, after --")->required();
   command->positionals_at_end();
+  command->footer(
+      "Example:\n  passing lab run --hosts 4 --rate 1gbit -- passing all-reduce --elements 4000000 --repeat "
+      "10");
   command->callback([options] { finish(run(*options)); });
 }
 

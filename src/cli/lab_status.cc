@@ -112,9 +112,9 @@ void add_lab_status(CLI::App& lab) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = lab.add_subcommand(
-      "status", "Show labs: links with rates, counts and faults; whether the switch answers.");
-  command->add_option("name", options->name, "which lab; without it, all");
-  command->add_flag("--json", options->json, "for programs");
+      "status", "Show labs: links with rates, counts and faults, and whether the switch answers.");
+  command->add_option("name", options->name, "which lab. Default: all");
+  command->add_flag("--json", options->json, "print JSON, for programs");
   command->callback([options] { finish(run(options->name, options->json)); });
 }
 

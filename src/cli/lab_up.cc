@@ -93,19 +93,21 @@ int down(const std::string& wanted) {
 void add_lab_up(CLI::App& lab) {
   auto options = std::make_shared<LabOptions>();
   options->name = "lab";
-  CLI::App* command = lab.add_subcommand(
-      "up",
-      "Make a cluster that stays until `passing lab down`, with its switch and servers in the background.\n"
-      "Several can be up at once under different names. Needs root.");
+  CLI::App* command =
+      lab.add_subcommand("up",
+                         "Make a cluster that stays until `passing lab down`.\n\nIts switch and servers run "
+                         "in the background. Several labs can be up under different names. Needs root.");
   add_plan_options(*command, *options);
   command->get_option("--name")->capture_default_str();
+  command->footer(
+      "Example:\n  passing lab up --hosts 4 --racks 2 --ranks 2 --rate 1gbit --spine-rate 500mbit");
   command->callback([options] { finish(up(*options)); });
 }
 
 void add_lab_down(CLI::App& lab) {
   auto name = std::make_shared<std::string>();
   CLI::App* command = lab.add_subcommand("down", "End what runs in a lab that is up, and remove it.");
-  command->add_option("name", *name, "which lab, if there are several")->envname("PASSING_LAB_NAME");
+  command->add_option("name", *name, "which lab; needed if there are several")->envname("PASSING_LAB_NAME");
   command->callback([name] { finish(down(*name)); });
 }
 

@@ -121,35 +121,34 @@ int rehearsal() { return run_demo(Options{}); }
 
 void add_rehearse(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("rehearse",
-                         "Run real endpoints against the real aggregator over a simulated network.\n"
-                         "From a seed, as the tests do:  passing rehearse --seed 7 --trace\n"
-                         "A chosen job under loss:       passing rehearse --demo --members 8 --loss 5");
-  command->add_option("--seed", options->seed, "first seed; geometry, network and fault follow from it")
+  CLI::App* command = app.add_subcommand(
+      "rehearse",
+      "Run real endpoints against the real aggregator over a simulated network.\n\nA seed decides "
+      "everything, as in the tests; or --demo runs a job of your choice under loss.");
+  command->add_option("--seed", options->seed, "first seed. Geometry, network and faults follow from it")
       ->check(whole_number(0, 1'000'000'000'000'000'000))
       ->capture_default_str();
   command->add_option("--seeds", options->seeds, "how many seeds to run, from --seed on")
       ->check(whole_number(1, 1'000'000'000))
       ->capture_default_str();
   command->add_flag("--trace", options->trace, "show every packet and event");
-  command->add_flag("--demo", options->demo, "one job as set below, at three rates of loss");
-  command->add_option("--members", options->members, "demo: members of the job, 1 to 64")
+  command->add_flag("--demo", options->demo, "run one job as set below, at three rates of loss");
+  command->add_option("--members", options->members, "demo: members of the job")
       ->check(whole_number(1, 64))
       ->capture_default_str();
-  command->add_option("--lanes", options->lanes, "demo: lanes per member, 1 to 64")
+  command->add_option("--lanes", options->lanes, "demo: lanes per member")
       ->check(whole_number(1, 64))
       ->capture_default_str();
-  command->add_option("--slots", options->slots, "demo: slots per lane, a power of two up to 32768")
-      ->check(whole_number(0, UINT32_MAX))
+  command->add_option("--slots", options->slots, "demo: slots per lane")
+      ->check(whole_number(0, UINT32_MAX).description("a power of two from 1 to 32768"))
       ->capture_default_str();
   command->add_option("--elements", options->elements, "demo: elements of each tensor")
       ->check(whole_number(0, 100'000'000))
       ->capture_default_str();
-  command->add_option("--operations", options->operations, "demo: all-reduces in a row, 1 to 1000")
+  command->add_option("--operations", options->operations, "demo: all-reduces in a row")
       ->check(whole_number(1, 1000))
       ->capture_default_str();
-  command->add_option("--loss", options->loss, "demo: highest loss in percent, 0 to 50")
+  command->add_option("--loss", options->loss, "demo: highest loss, in percent")
       ->check(CLI::Range(0.0, 50.0))
       ->capture_default_str();
   // What is set for the demo means nothing to a seed, and the other way round.
@@ -158,6 +157,8 @@ void add_rehearse(CLI::App& app) {
     command->get_option(name)->needs(demo);
   }
   demo->excludes(command->get_option("--trace"))->excludes(command->get_option("--seeds"));
+  command->footer(
+      "Examples:\n  passing rehearse --seed 7 --trace\n  passing rehearse --demo --members 8 --loss 5");
   command->callback([options] {
     const int status = options->demo ? run_demo(*options) : run_seeds(*options);
     if (status != 0) throw CLI::RuntimeError(status);

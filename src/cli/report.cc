@@ -134,8 +134,8 @@ void add_report(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "report",
-      "Make a report out of results: one HTML file with charts, tables, commands and commits,\n"
-      "which loads nothing from elsewhere. Results of several files appear together.");
+      "Make a report of results: one HTML file with charts and tables.\n\nIt also holds the commands and "
+      "commits, and loads nothing from elsewhere. Results of several files appear together.");
   command
       ->add_option("files", options->files,
                    "files that `passing bench`, `passing train` or `passing simulate` wrote with --json FILE")
@@ -143,11 +143,11 @@ void add_report(CLI::App& app) {
       ->required();
   command
       ->add_option("-o,--output", options->output,
-                   "where to write the report, - for standard output; a file that is there is replaced")
+                   "where to write the report; - is standard output. A file that is there is replaced")
       ->capture_default_str();
   command->footer(
-      "Example:\n"
-      "  passing bench --json before.json; passing report before.json after.json --output change.html");
+      "Examples:\n  passing bench --json before.json\n  passing report before.json after.json --output "
+      "change.html");
   command->callback([options] {
     if (const int status = run(*options); status != 0) throw CLI::RuntimeError(status);
   });

@@ -63,15 +63,13 @@ void add_server(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "server",
-      "Run a parameter server: ranks push gradients to it and pull the sums (strategies ps and "
-      "ps_hierarchical).\n"
-      "With several servers, each owns a range of keys: start them with --index 0, 1, ... and the same "
-      "--of,\n"
-      "and give the ranks the addresses of all of them (PASSING_SERVERS=HOST:PORT,HOST:PORT).");
+      "Run a parameter server. Ranks push gradients to it and pull the sums.\n\nThe strategies ps and "
+      "ps_hierarchical use it. Several servers own a range of keys each: start them with --index 0, 1, ... "
+      "and the same --of, and give the ranks all addresses (PASSING_SERVERS=HOST:PORT,HOST:PORT).");
   command->add_option("--listen", options->listen, "TCP address where ranks enrol")
       ->envname("PASSING_SERVER_LISTEN")
       ->capture_default_str();
-  command->add_option("--index", options->index, "which range of keys this server owns")
+  command->add_option("--index", options->index, "which range of keys this server owns, from 0; below --of")
       ->envname("PASSING_SERVER_INDEX")
       ->check(whole_number(0, 1023))
       ->capture_default_str();
@@ -79,10 +77,13 @@ void add_server(CLI::App& app) {
       ->envname("PASSING_SERVER_OF")
       ->check(whole_number(1, 1024))
       ->capture_default_str();
-  command->add_option("--token", options->token, "secret that ranks must give; better by environment")
+  command
+      ->add_option("--token", options->token,
+                   "secret that ranks must give. The variable is safer: command lines are public")
       ->envname("PASSING_TOKEN");
-  command->add_option("--token-file", options->token_file, "file with that secret")
+  command->add_option("--token-file", options->token_file, "file that holds the secret")
       ->envname("PASSING_TOKEN_FILE");
+  command->footer("Example:\n  passing server --listen 0.0.0.0:9100 --index 0 --of 2");
   command->fallthrough();  // for --config
   command->callback([options] {
     if (const int status = run(*options); status != 0) throw CLI::RuntimeError(status);

@@ -11,10 +11,8 @@
 namespace passing::cli {
 
 void add_simulate(CLI::App& app) {
-  app.add_subcommand(
-      "simulate",
-      "Predict how long an iteration takes with each strategy on a cluster that is described in a "
-      "file, from 8 to 65,536 GPUs.\nIts own help: passing simulate --help");
+  app.add_subcommand("simulate",
+                     "Predict how long an iteration takes with each strategy, on up to 65,536 GPUs.");
 }
 
 int become_simulate(char** argv) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/report.h"
 #include "cli/run_parts.h"
 #include "cli/share.h"
@@ -74,41 +75,40 @@ int run(const SimulateOptions& options) {
 }
 
 void add_options(CLI::App& app, SimulateOptions& options) {
-  app.add_option(
-         "--cluster", options.cluster,
-         fmt::format("what it is like: one of {}, or a file", fmt::join(shared_names("clusters", ""), ", ")))
+  app.add_option("--cluster", options.cluster,
+                 fmt::format("which cluster: {}, or a file", fmt::join(shared_names("clusters", ""), ", ")))
       ->required();
   app.add_option("--model", options.models,
-                 fmt::format("of {}, or files; or all", fmt::join(replay_models(), ", ")))
+                 fmt::format("which models: {}, or files; or all", fmt::join(replay_models(), ", ")))
       ->delimiter(',')
       ->capture_default_str();
   std::vector<std::string> names;
   for (const simulate::Strategy& each : simulate::all_strategies()) names.push_back(each.name());
-  app.add_option("--strategies", options.strategies, fmt::format("of {}; or all", fmt::join(names, ", ")))
+  app.add_option("--strategies", options.strategies,
+                 fmt::format("which strategies: {}; or all", fmt::join(names, ", ")))
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option(
-      "--sweep", options.sweeps,
-      "values to go through, by doubling (gpus=8..65536) or one by one (rate=10gbit,100gbit); also "
-      "gpus_per_host, "
-      "servers, slots, oversubscription. Several: all combinations. Default: all GPUs of the cluster");
-  app.add_option("--beside", options.beside, "models of other jobs, on the same hosts, links and switch")
+  app.add_option("--sweep", options.sweeps,
+                 "values to go through, by doubling (gpus=8..65536) or one by one (rate=10gbit,100gbit); "
+                 "also of gpus_per_host, servers, slots and oversubscription. Several sweeps: all "
+                 "combinations. Default: all GPUs of the cluster");
+  app.add_option("--beside", options.beside, "models of other jobs on the same hosts, links and switch")
       ->delimiter(',');
-  app.add_option("--level", options.level,
-                 fmt::format("explicit: every host (up to {} GPUs); folded: one for all; auto",
-                             simulate::kMostExplicit))
+  app.add_option(
+         "--level", options.level,
+         fmt::format("explicit: every host (up to {} GPUs). folded: one host stands for all. auto: by size",
+                     simulate::kMostExplicit))
       ->check(CLI::IsMember({"explicit", "folded", "auto"}))
       ->capture_default_str();
   app.add_option("--calibrate", options.calibrate,
-                 "take transport efficiencies and latencies from results of `passing bench --json FILE`");
-  app.add_option("--json", options.json, "write all figures to a file");
-  app.add_option("--report", options.report, "and a page with charts of them, as `passing report` makes it");
+                 "file of `passing bench --json` that gives efficiencies and latencies");
+  app.add_option("--json", options.json, "file for all figures");
+  app.add_option("--report", options.report, "HTML file for charts of them, as `passing report` makes it");
   app.add_flag("--validate", options.validate,
-               "measure in a lab that is like the cluster (needs root, or user namespaces), simulate the "
-               "same, and say how "
-               "far they are apart");
+               "measure in a lab that is like the cluster, simulate the same, and say how far they are "
+               "apart. Needs root, or user namespaces");
   app.add_option("--against", options.against,
-                 "the same with results of `passing bench` that there are already")
+                 "the same, with a file of `passing bench --json` instead of a lab")
       ->excludes("--validate");
   // What is compared is what was measured.
   for (const char* other : {"--sweep", "--beside", "--report"}) {
@@ -122,10 +122,10 @@ void add_options(CLI::App& app, SimulateOptions& options) {
       ->delimiter(',')
       ->check(whole_number(1, 16))
       ->capture_default_str();
-  app.add_option("--sizes", options.lab_sizes, "for --validate: of the tensors")
+  app.add_option("--sizes", options.lab_sizes, "for --validate: bytes of the tensors")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--samples", options.lab_samples, "for --validate: of which the median counts")
+  app.add_option("--samples", options.lab_samples, "for --validate: samples of each; the median counts")
       ->check(whole_number(1, 100))
       ->capture_default_str();
 }
@@ -137,13 +137,16 @@ void add_options(CLI::App& app, SimulateOptions& options) {
 // NOLINTNEXTLINE(bugprone-exception-escape)
 int main(int argc, char** argv) {
   CLI::App app{
-      "Predict how long an iteration takes with each strategy on a cluster that is described in a file:\n"
-      "  passing simulate --cluster gpus1024 --model vgg16,resnet50 --sweep gpus=8..1024 --report "
+      "Predict how long an iteration takes with each strategy, on up to 65,536 GPUs.\n\nA file describes the "
+      "cluster. docs/simulation.md explains the model, the cluster files and the columns.",
+      "passing simulate"};
+  app.formatter(std::make_shared<passing::cli::Help>());
+  app.footer(
+      "Examples:\n"
+      "  passing simulate --cluster gpus1024 --model vgg16 --sweep gpus=8..1024 --report "
       "report.html\n"
       "  passing simulate --cluster my.toml --calibrate bench.json --sweep rate=10gbit,100gbit\n"
-      "  passing simulate --cluster lab --validate\n"
-      "The model, cluster files and columns: docs/simulation.md.",
-      "passing simulate"};
+      "  passing simulate --cluster lab --validate");
   passing::cli::SimulateOptions options;
   options.command =
       "passing simulate" + passing::cli::command_line(argc, argv).substr(std::string("passing").size());

@@ -128,16 +128,17 @@ int run(const Options& options) {
 void add_status(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("status", "Show the jobs of a switch, its rates, and who is being waited for.");
+      app.add_subcommand("status", "Show the jobs of a switch, its rates, and whom it waits for.");
   command->add_option("address", options->address, "HOST:PORT of the switch's controller")
       ->envname("PASSING_CONTROLLER")
       ->required();
-  command->add_flag("--watch", options->watch, "refresh until interrupted");
+  command->add_flag("--watch", options->watch, "refresh until Ctrl-C");
   command->add_option("--interval", options->interval, "seconds between refreshes")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
   command->add_flag("--json", options->json,
-                    "the controller's own words, with its counters, one line per refresh");
+                    "print what the controller says, with its counters: one line of JSON per refresh");
+  command->footer("Example:\n  passing status --watch HOST:9001");
   command->callback([options] {
     if (const int status = run(*options); status != 0) throw CLI::RuntimeError(status);
   });

@@ -262,56 +262,61 @@ void add_switch(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "switch",
-      "Run a switch: it sums what members send and gives it back to all.\n"
-      "Every option can also be set by environment (PASSING_SWITCH_LISTEN, ...) or in a TOML file "
-      "(--config).\n"
-      "A server is a good switch only with a port per host, or in the forwarding path: see the README.");
-  command->add_option("--listen", options->listen, "UDP address for packets; thread t listens on port + t")
+      "Run a switch. It sums what members send and gives the sum back to all.\n\nOptions can also be set by "
+      "their variables, or in a TOML file (passing --config FILE switch). A server is a good switch only if "
+      "it has a port per host or sits in the forwarding path: see the README.");
+  command
+      ->add_option("--listen", options->listen, "UDP address for packets. Thread t listens on this port + t")
       ->envname("PASSING_SWITCH_LISTEN")
       ->capture_default_str();
   command->add_option("--http", options->http, "TCP address of the controller: jobs, status, metrics")
       ->envname("PASSING_SWITCH_HTTP")
       ->capture_default_str();
   command
-      ->add_option(
-          "--dataplane", options->dataplane,
-          "where packets are summed: userspace (this process), tc or xdp (the kernel; needs root); see "
-          "docs/dataplanes.md")
+      ->add_option("--dataplane", options->dataplane,
+                   "where packets are summed: in this process (userspace), or in the kernel (tc, xdp), which "
+                   "needs root. See docs/dataplanes.md")
       ->envname("PASSING_SWITCH_DATAPLANE")
       ->check(CLI::IsMember({"userspace", "tc", "xdp"}))
       ->capture_default_str();
   command
       ->add_option("--interface", options->interfaces,
-                   "a port of a switch in the kernel; repeat for several. One alone answers on itself")
+                   "network interface that is a port of a switch in the kernel; repeat for several. A single "
+                   "one answers on itself")
       ->envname("PASSING_SWITCH_INTERFACE")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command->add_option("--slots", options->slots, "slots in all, shared by jobs; default: what fits 32 MB")
+  command
+      ->add_option("--slots", options->slots, "slots of all jobs together. Default: as many as fit in 32 MB")
       ->envname("PASSING_SWITCH_SLOTS")
       ->check(whole_number(1, 1 << 20));
   command
       ->add_option("--threads", options->threads,
-                   "dataplane threads, each with a port; lane l is served by thread l mod threads; default: "
-                   "one per core, at "
-                   "most 4. In the kernel these are ports only; default: 1")
+                   "dataplane threads, each with a UDP port. Thread t serves the lanes l with l mod threads "
+                   "= t. Default: one per core, at most 4. In the kernel these are only ports; default: 1")
       ->envname("PASSING_SWITCH_THREADS")
       ->check(whole_number(1, 64));
   command
-      ->add_option("--mtu", options->mtu,
-                   "MTU of all paths to members, 576 to 9000 (3500 with xdp); default: the interfaces'")
+      ->add_option(
+          "--mtu", options->mtu,
+          "MTU of all paths to members: 576 to 9000, with xdp at most 3500. Default: that of the interfaces")
       ->envname("PASSING_SWITCH_MTU");
   command->add_option("--lease", options->lease, "seconds after which a silent member counts as dead")
       ->envname("PASSING_SWITCH_LEASE")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
   command->add_flag("--no-segmentation", options->no_segmentation,
-                    "do not use UDP segmentation offload (for comparison)");
-  command->add_flag("--preflight", options->preflight,
-                    "only look what is missing for a switch in the kernel, with the command that mends it");
+                    "use no UDP segmentation offload, to compare");
+  command->add_flag(
+      "--preflight", options->preflight,
+      "start nothing. Say what a switch in the kernel lacks here, with the command that mends it");
   command->add_flag("--profile", options->profile,
-                    "have the kernel measure its programs (passing_program_seconds_total in /metrics)");
+                    "let the kernel measure its programs (passing_program_seconds_total in /metrics)");
   command->add_flag("--echo", options->echo, "benchmark only: give a contribution back instead of the sum")
       ->group("");
+  command->footer(
+      "Examples:\n  passing switch --listen 0.0.0.0:9000 --http 0.0.0.0:9001\n  passing switch --dataplane "
+      "xdp --interface eth1 --interface eth2 --preflight");
   command->fallthrough();  // for --config
   command->callback([options] {
     if (const int status = run(*options); status != 0) throw CLI::RuntimeError(status);

@@ -228,12 +228,9 @@ void add_train(CLI::App& app, int argc, char** argv) {
   options->lab.log = [](const std::string&) {};  // what services log is noise here
   CLI::App* command = app.add_subcommand(
       "train",
-      "Train the same model with each strategy in turn, by PyTorch's DistributedDataParallel, on a cluster "
-      "of network\n"
-      "namespaces (needs root, or user namespaces); or replay the gradients of a large one:\n"
-      "  passing train --hosts 4 --ranks 2 --rate 200mbit --json results.json --report report.html\n"
-      "  passing train --mode replay --ranks 4 --model vgg16,resnet50 --equivalent 10gbit,100gbit\n"
-      "Columns, models and their files: docs/train.md.");
+      "Train the same model with each strategy in turn, and compare.\n\nPyTorch's DistributedDataParallel "
+      "trains on a cluster of network namespaces, or replays the gradients of a large model. Needs root, or "
+      "user namespaces. docs/train.md explains columns, models and their files.");
   lab::Plan& plan = options->lab.plan;
   command->add_option("--hosts", plan.hosts, "hosts, each with a link of its own")
       ->check(whole_number(1, 32))
@@ -241,10 +238,12 @@ void add_train(CLI::App& app, int argc, char** argv) {
   command->add_option("--ranks", options->lab.ranks, "ranks per host")
       ->check(whole_number(1, 16))
       ->capture_default_str();
-  command->add_option("--rate", plan.rate, "of each link each way, as tc writes it (200mbit), or none")
+  command
+      ->add_option("--rate", plan.rate,
+                   "rate of each link each way, as tc writes it (1gbit, 200mbit), or none")
       ->check(rate_of_link())
       ->capture_default_str();
-  command->add_option("--mtu", plan.mtu, "of all links")
+  command->add_option("--mtu", plan.mtu, "MTU of all links, in bytes")
       ->check(whole_number(576, 9000))
       ->capture_default_str();
   command->add_option("--servers", plan.servers, "parameter servers, on hosts of their own")
@@ -252,37 +251,45 @@ void add_train(CLI::App& app, int argc, char** argv) {
       ->capture_default_str();
   command
       ->add_option("--mode", options->mode,
-                   "real: compute on this machine; replay: sleep as long as a GPU computes")
+                   "real: this machine computes. replay: it sleeps as long as a GPU would compute")
       ->check(CLI::IsMember({"real", "replay"}))
       ->capture_default_str();
   command
-      ->add_option(
-          "--model", options->models,
-          fmt::format("real: {} (default: digits); replay: {} (default: resnet50), or a file; or all",
-                      fmt::join(real_models(), ", "), fmt::join(replay_models(), ", ")))
+      ->add_option("--model", options->models,
+                   fmt::format("which models, or all. In mode real: {} (default: digits). In mode replay: {} "
+                               "(default: resnet50), or a file",
+                               fmt::join(real_models(), ", "), fmt::join(replay_models(), ", ")))
       ->delimiter(',');
   command
-      ->add_option("--strategies", options->strategies,
-                   fmt::format("of {}, auto; or all", fmt::join(trained_strategies(), ", ")))
+      ->add_option(
+          "--strategies", options->strategies,
+          fmt::format("which strategies, of {}, auto; or all", fmt::join(trained_strategies(), ", ")))
       ->delimiter(',')
       ->capture_default_str();
   command
-      ->add_option("--equivalent", options->equivalents,
-                   "replay: the rate that links stand for; sizes are divided by how many times it is --rate")
+      ->add_option(
+          "--equivalent", options->equivalents,
+          "replay: the rate that links stand for. Tensors are smaller by as many times as it is --rate")
       ->delimiter(',')
       ->check(rate_of_link())
       ->capture_default_str();
-  command->add_option("--steps", options->steps, "measured in each run; default: 60, in a replay 5")
+  command
+      ->add_option("--steps", options->steps,
+                   "steps that are measured in each run. Default: 60, in a replay 5")
       ->check(whole_number(1, 100000));
   command->add_option("--batch", options->batch, "real: samples of each rank in a step")
       ->check(whole_number(1, 4096))
       ->capture_default_str();
-  command->add_option("--rounds", options->rounds, "runs of each, of which the median counts")
+  command->add_option("--rounds", options->rounds, "runs of each; the median counts")
       ->check(whole_number(1, 100))
       ->capture_default_str();
-  command->add_option("--json", options->json, "write all figures to a file");
+  command->add_option("--json", options->json, "file for all figures");
   command->add_option("--report", options->report,
-                      "and a page with charts of them, as `passing report` makes it");
+                      "HTML file for charts of them, as `passing report` makes it");
+  command->footer(
+      "Examples:\n  passing train --hosts 4 --ranks 2 --rate 200mbit --json results.json --report "
+      "report.html\n  passing train --mode replay --ranks 4 --model vgg16,resnet50 --equivalent "
+      "10gbit,100gbit");
   command->final_callback([options] { finish(run(*options)); });
 }
 

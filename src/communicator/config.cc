@@ -1,11 +1,8 @@
 #include "passing/config.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
-#include <tuple>
 
 #include "base/error.h"
 #include "communicator/settings.h"
@@ -15,26 +12,26 @@
 namespace passing {
 namespace {
 
-constexpr std::uint32_t kMostRanks = 65535;
-constexpr double kHighestRate = 1e6;  // Gbit/s
-
 auto refuse(std::string sentence) { return fail(ErrorCode::invalid_argument, std::move(sentence)); }
 
-Expected<void> check_ranks(const Config& c) {
-  if (c.size < 1 || c.size > kMostRanks) {
-    return refuse(fmt::format("size is {}: must be 1 to {} (PASSING_SIZE)", c.size, kMostRanks));
+Expected<void> check_each(const Config& c) {
+  for (const Setting& each : settings()) {
+    if (each.fits == nullptr || each.fits(c)) continue;
+    const Field& field = each.field;
+    return refuse(fmt::format("{} is {}{}{}{}{}: must be {} ({})", each.name, field.quote, field.show(c),
+                              field.quote, *field.unit == 0 ? "" : " ", field.unit, each.range,
+                              variable_of(each.name)));
   }
+  return {};
+}
+
+Expected<void> check_ranks(const Config& c) {
   if (c.rank >= c.size) {
     return refuse(fmt::format("rank is {}: must be 0 to {} (PASSING_RANK)", c.rank, c.size - 1));
   }
   if (c.local_rank >= c.local_size) {
     return refuse(fmt::format("local_rank is {}: must be below local_size, {} (PASSING_LOCAL_RANK)",
                               c.local_rank, c.local_size));
-  }
-  if (c.job.empty() || c.job.size() > kLongestJob || !std::all_of(c.job.begin(), c.job.end(), fits_a_name)) {
-    return refuse(
-        fmt::format("job is '{}': use 1 to {} letters, digits, dots, dashes or underscores (PASSING_JOB)",
-                    c.job, kLongestJob));
   }
   return {};
 }
@@ -49,15 +46,6 @@ bool uses_servers(const std::string& strategy) { return strategy == "ps" || stra
 
 Expected<void> check_strategy(const Config& c) {
   const std::string strategy = chosen_strategy(c);
-  const auto known = strategies();
-  if (std::find(known.begin(), known.end(), strategy) == known.end()) {
-    return refuse(fmt::format("strategy is '{}': must be one of {} (PASSING_STRATEGY)", strategy,
-                              fmt::join(known, ", ")));
-  }
-  if (c.local_domain != "host" && c.local_domain != "rack") {
-    return refuse(
-        fmt::format("local_domain is '{}': must be host or rack (PASSING_LOCAL_DOMAIN)", c.local_domain));
-  }
   if (c.local_domain == "rack" && strategy != "auto" && strategy != "passing") {
     return refuse(fmt::format(
         "local_domain is 'rack' but the strategy '{}' has no racks: set PASSING_STRATEGY to passing "
@@ -120,44 +108,13 @@ Expected<void> check_rendezvous(const Config& c) {
   return {};
 }
 
-Expected<void> check_timeout(const char* name, std::chrono::milliseconds timeout, const char* set_by) {
-  const double seconds = std::chrono::duration<double>(timeout).count();
-  if (seconds > 0 && seconds <= kLongestTimeout) return {};
-  return refuse(fmt::format("{} is {} seconds: must be above 0, at most {:.0f} ({})", name, seconds,
-                            kLongestTimeout, set_by));
-}
-
-Expected<void> check_limits(const Config& c) {
-  if (auto good = check_timeout("timeout", c.timeout, "PASSING_TIMEOUT"); !good) return good;
-  if (auto good = check_timeout("create_timeout", c.create_timeout, "PASSING_CREATE_TIMEOUT"); !good)
-    return good;
-  for (const auto& [name, rate, set_by] : {std::tuple{"link_rate", c.link_rate, "PASSING_LINK_RATE"},
-                                           {"switch_rate", c.switch_rate, "PASSING_SWITCH_RATE"}}) {
-    if (!(rate >= 0 && rate <= kHighestRate)) {
-      return refuse(fmt::format("{} is {} Gbit/s: must be above 0, at most {:g}, or 0 if not known ({})",
-                                name, rate, kHighestRate, set_by));
-    }
-  }
-  if (c.lanes > PASSING_MAX_LANES) {
-    return refuse(fmt::format("lanes is {}: must be 1 to {}, or 0 for the switch's choice (PASSING_LANES)",
-                              c.lanes, PASSING_MAX_LANES));
-  }
-  if (c.slots != 0 && (!std::has_single_bit(c.slots) || c.slots > PASSING_MAX_SLOTS)) {
-    return refuse(
-        fmt::format("slots is {}: must be a power of two from 1 to {}, or 0 for the default "
-                    "(PASSING_SLOTS)",
-                    c.slots, PASSING_MAX_SLOTS));
-  }
-  return {};
-}
-
 }  // namespace
 
 Expected<void> Config::validate() const {
-  return check_ranks(*this)
+  return check_each(*this)
+      .and_then([&] { return check_ranks(*this); })
       .and_then([&] { return check_strategy(*this); })
-      .and_then([&] { return check_rendezvous(*this); })
-      .and_then([&] { return check_limits(*this); });
+      .and_then([&] { return check_rendezvous(*this); });
 }
 
 std::vector<std::string> strategies() {

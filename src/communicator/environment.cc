@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
@@ -17,29 +15,46 @@ namespace {
 
 auto refuse(std::string sentence) { return fail(ErrorCode::invalid_argument, std::move(sentence)); }
 
-// Which variables say where a process stands.
-struct Source {
-  const char* rank;
-  const char* size;
-  const char* local_rank;
-  const char* local_size;
-};
-
-constexpr std::array kSources = {
-    Source{"PASSING_RANK", "PASSING_SIZE", "PASSING_LOCAL_RANK", "PASSING_LOCAL_SIZE"},
-    Source{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},  // torchrun
-    Source{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-           "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    Source{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
-    Source{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-};
-constexpr const Source& kOwn = kSources[0];
-
 // A variable that is set to nothing counts as not set.
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != 0 ? std::optional<std::string>(value) : std::nullopt;
 }
+
+// A launcher's name as ours, with `suffix` uncut: it tells a restart from the run before.
+std::string as_job(const std::string& name, const std::string& suffix) {
+  std::string job = name.substr(0, kLongestJob - std::min(kLongestJob, suffix.size())) + suffix;
+  job.resize(std::min(job.size(), kLongestJob));
+  for (char& c : job) c = fits_a_name(c) ? c : '-';
+  return job;
+}
+
+// torchrun says "none" for runs without an id: then the master's address tells runs apart.
+std::string torchrun_job(const std::string& id) {
+  const auto address = variable("MASTER_ADDR");
+  const auto port = variable("MASTER_PORT");
+  const std::string suffix = ".r" + variable("TORCHELASTIC_RESTART_COUNT").value_or("0");
+  return as_job(id == "none" && address && port ? *address + "-" + *port : id, suffix);
+}
+
+std::string slurm_job(const std::string& id) {
+  const auto step = variable("SLURM_STEP_ID");
+  return as_job(id, step ? "." + *step : "");
+}
+
+constexpr Launcher kLaunchers[] = {
+    {"PASSING", "PASSING_RANK", "PASSING_SIZE", "PASSING_LOCAL_RANK", "PASSING_LOCAL_SIZE", "PASSING_JOB",
+     [](const std::string& job) { return job; }, ""},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", torchrun_job,
+     "TORCHELASTIC_RESTART_COUNT, MASTER_ADDR, MASTER_PORT"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE",
+     [](const std::string& space) { return as_job(space, ""); }, ""},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_JOB_ID",
+     slurm_job, "SLURM_STEP_ID, SLURM_NODEID, SLURM_NTASKS_PER_NODE"},
+    {"PMI (MPICH)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", nullptr, ""},
+};
+constexpr const Launcher& kOwn = kLaunchers[0];
 
 void read_text(const char* name, std::string& setting) { setting = variable(name).value_or(setting); }
 
@@ -61,9 +76,9 @@ Expected<bool> both(const char* one, const char* other) {
 // The first source that is complete. Half a launcher is passed over if a whole one follows: a Slurm
 // allocation sets SLURM_NTASKS also for processes that mpiexec starts. Half of our own variables is a mistake
 // in any case.
-Expected<const Source*> find_source() {
+Expected<const Launcher*> find_source() {
   std::optional<Error> half;
-  for (const Source& source : kSources) {
+  for (const Launcher& source : kLaunchers) {
     const auto complete = both(source.rank, source.size);
     if (complete && *complete) return &source;
     if (complete) continue;
@@ -111,10 +126,10 @@ Expected<void> read_slurm_local_size(std::uint32_t& setting) {
   return {};
 }
 
-Expected<void> read_local(const Source& launcher, Config& config) {
+Expected<void> read_local(const Launcher& launcher, Config& config) {
   const auto own = both(kOwn.local_rank, kOwn.local_size);
   if (!own) return tl::unexpected(own.error());
-  const Source& source = *own ? kOwn : launcher;
+  const Launcher& source = *own ? kOwn : launcher;
   if (auto read = read_number(source.local_rank, config.local_rank); !read) return read;
   config.local_size = config.local_rank + 1;  // where nobody says more
   if (std::string_view(source.rank) == "SLURM_PROCID") return read_slurm_local_size(config.local_size);
@@ -129,29 +144,10 @@ Expected<void> read_ranks(Config& config) {
   return read_local(**source, config);
 }
 
-// A launcher's name as ours, with `suffix` uncut: it tells a restart from the run before.
-std::string as_job(const std::string& name, const std::string& suffix = "") {
-  std::string job = name.substr(0, kLongestJob - std::min(kLongestJob, suffix.size())) + suffix;
-  job.resize(std::min(job.size(), kLongestJob));
-  for (char& c : job) c = fits_a_name(c) ? c : '-';
-  return job;
-}
-
-// torchrun says "none" for runs without an id: then the master's address tells runs apart.
-std::string torchrun_job(const std::string& id) {
-  const auto address = variable("MASTER_ADDR");
-  const auto port = variable("MASTER_PORT");
-  const std::string suffix = ".r" + variable("TORCHELASTIC_RESTART_COUNT").value_or("0");
-  return as_job(id == "none" && address && port ? *address + "-" + *port : id, suffix);
-}
-
 std::string job_from_environment() {
-  if (const auto job = variable("PASSING_JOB")) return *job;
-  if (const auto id = variable("TORCHELASTIC_RUN_ID")) return torchrun_job(*id);
-  if (const auto space = variable("PMIX_NAMESPACE")) return as_job(*space);
-  if (const auto job = variable("SLURM_JOB_ID")) {
-    const auto step = variable("SLURM_STEP_ID");
-    return as_job(*job, step ? "." + *step : "");
+  for (const Launcher& launcher : kLaunchers) {
+    if (launcher.name_of == nullptr) continue;
+    if (const auto job = variable(launcher.job)) return launcher.name_of(*job);
   }
   return Config().job;
 }
@@ -170,22 +166,21 @@ Expected<void> read_token(std::string& token) {
   return {};
 }
 
-// Every setting has a variable, PASSING_ and its name. Launchers may say these too: read above.
-constexpr std::string_view kReadElsewhere[] = {"rank", "size", "local_rank", "local_size", "job", "token"};
-
+// Every setting has a variable. Those that more may say are read above.
 Expected<void> read_plain(Config& config) {
-  for (const char* name : setting_names()) {
-    if (std::ranges::find(kReadElsewhere, name) != std::end(kReadElsewhere)) continue;
-    std::string set_by = std::string("PASSING_") + name;
-    for (char& c : set_by) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  for (const Setting& each : settings()) {
+    if (each.read_apart) continue;
+    const std::string set_by = variable_of(each.name);
     const auto value = variable(set_by.c_str());
     if (!value) continue;
-    if (auto set = set_by_name(config, name, value->c_str(), set_by.c_str()); !set) return set;
+    if (auto set = set_by_name(config, each.name, value->c_str(), set_by.c_str()); !set) return set;
   }
   return {};
 }
 
 }  // namespace
+
+std::span<const Launcher> launchers() { return kLaunchers; }
 
 Expected<Config> Config::from_environment() {
   Config placed;

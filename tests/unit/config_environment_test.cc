@@ -378,7 +378,7 @@ TEST(CommunicatorConfig, RanksAreRefusedWithTheirRange) {
 
 TEST(CommunicatorConfig, JobsMustSuitTheController) {
   EXPECT_EQ(complaint_with([](Config& c) { c.job = "a b"; }),
-            "job is 'a b': use 1 to 100 letters, digits, dots, dashes or underscores (PASSING_JOB)");
+            "job is 'a b': must be 1 to 100 letters, digits, dots, dashes or underscores (PASSING_JOB)");
   EXPECT_NE(complaint_with([](Config& c) { c.job = ""; }), "");
   EXPECT_NE(complaint_with([](Config& c) { c.job = "a/b"; }), "");
   EXPECT_NE(complaint_with([](Config& c) { c.job = std::string(101, 'a'); }), "");

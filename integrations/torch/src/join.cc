@@ -125,6 +125,9 @@ void share_names(Config& config, c10d::Store& store) {
       run_name() = config.job == Config().job ? "torch-" + random_hex(1) : config.job.substr(0, 20);
     const std::string token = config.token.empty() ? random_hex(4) : config.token;
     put(store, key, run_name() + "\n" + run_name() + "." + random_hex(1) + "\n" + token);
+  } else {
+    // A store in a file has none until someone writes, and looking at it would wait for that.
+    put(store, "passing/here/" + std::to_string(config.rank), "");
   }
   // Only rank 0 gives it; who else has not come is not known yet.
   const auto trouble = await_all(store, {key}, config, [] { return "0"; });
