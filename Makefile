@@ -9,7 +9,7 @@ JOBS ?= $(shell nproc)
 CONFIGURE_FLAGS := $(if $(CI),-DPASSING_WERROR=ON)
 
 .NOTPARALLEL:
-.PHONY: help deps configure build test demo bench claims fuzz lint format mutate sanitize soak clean
+.PHONY: help deps configure build test demo bench claims fuzz lint lint-fast format mutate sanitize soak clean
 
 help:
 	@echo "make demo      dependencies, build, and a model trained with every strategy on a cluster of namespaces (as root)"
@@ -23,7 +23,8 @@ help:
 	@echo "make soak      random jobs on one switch for SECONDS=60: nothing may leak"
 	@echo "make torch-suite  PyTorch's own tests in six worlds (make test runs two of them)"
 	@echo "make mutate    deliberate faults, each of which a test must catch; ONLY=name for one"
-	@echo "make lint      formatting and static analysis"
+	@echo "make lint      formatting, and static analysis of what changed since origin/main; ALL=1 for everything"
+	@echo "make lint-fast  the half of lint that needs no build: formatting, syntax of scripts, types of web/"
 	@echo "make format    format the sources"
 
 deps:
@@ -86,8 +87,13 @@ soak: deps command
 mutate: deps
 	tests/mutation/mutate.py $(if $(ONLY),--only $(ONLY))
 
-lint: deps build
-	tools/lint $(BUILD)
+# Static analysis reads what the build generates, and needs no more of it.
+lint: deps | build-dir configure
+	cmake --build --preset $(PRESET) -j $(JOBS) --target generated
+	tools/lint $(BUILD) --jobs $(JOBS) $(if $(ALL),--all)
+
+lint-fast: deps
+	tools/lint-fast
 
 format: deps
 	tools/sources | xargs clang-format -i
