@@ -44,8 +44,9 @@ command: | build-dir configure
 build-dir:
 	@mkdir -p build
 
+# Suites note the commit of their last passed run in build/ran; a part of a suite notes nothing.
 test: deps build
-	tools/run-ctest --preset $(PRESET) -j $(JOBS) --no-tests=error
+	$(if $(filter release,$(PRESET)),tools/ran test) tools/run-ctest --preset $(PRESET) -j $(JOBS) --no-tests=error
 
 .PHONY: training
 training: | build-dir configure
@@ -61,7 +62,7 @@ bench: deps build
 	$(BUILD)/passing_bench $(ARGS)
 
 claims: deps build
-	bench/claims/claims.py --build $(BUILD) $(if $(ONLY),--only $(ONLY))
+	$(if $(ONLY),,tools/ran claims) bench/claims/claims.py --build $(BUILD) $(if $(ONLY),--only $(ONLY))
 
 SECONDS ?= 60
 fuzz: deps | build-dir
@@ -70,9 +71,10 @@ fuzz: deps | build-dir
 	  tests/fuzz/run.sh build/fuzz/fuzz_$$target tests/fuzz/corpus/$$target $(SECONDS) || exit 1; \
 	done
 
+# By name: with $(MAKE), make -n would run it all the same, and note that it passed.
 sanitize: deps
-	$(MAKE) build PRESET=asan && tools/run-ctest --preset asan -j $(JOBS)
-	$(MAKE) build PRESET=tsan && tools/run-ctest --preset tsan -j $(JOBS)
+	tools/ran sanitize sh -ec 'for preset in asan tsan; do \
+	  make build PRESET=$$preset JOBS=$(JOBS); tools/run-ctest --preset $$preset -j $(JOBS) --no-tests=error; done'
 
 .PHONY: torch-suite
 torch-suite: deps build
@@ -85,12 +87,12 @@ soak: deps command
 	PASSING=$(BUILD)/passing PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/integration/soak.py $(SECONDS)
 
 mutate: deps
-	tests/mutation/mutate.py $(if $(ONLY),--only $(ONLY))
+	$(if $(ONLY),,tools/ran mutate) tests/mutation/mutate.py $(if $(ONLY),--only $(ONLY))
 
 # Static analysis reads what the build generates, and needs no more of it.
 lint: deps | build-dir configure
 	cmake --build --preset $(PRESET) -j $(JOBS) --target generated
-	tools/lint $(BUILD) --jobs $(JOBS) $(if $(ALL),--all)
+	$(if $(ALL),tools/ran lint) tools/lint $(BUILD) --jobs $(JOBS) $(if $(ALL),--all)
 
 lint-fast: deps
 	tools/lint-fast

@@ -246,6 +246,7 @@ def main():
     print(f"commit {commit}, {machine}\n")
     print(f"| {'claim':<64} | {'target':>8} | {'figure':>8} | {'unit':<13} | verdict |")
     print(f"|{'-' * 66}|{'-' * 10}|{'-' * 10}|{'-' * 15}|---------|", flush=True)
+    errors = 0
     for name, text, comparison, target, unit, measure in CLAIMS:
         if name not in wanted:
             continue
@@ -257,8 +258,10 @@ def main():
         except (RuntimeError, OSError, subprocess.CalledProcessError) as problem:
             print(f"{name}: {problem}\n{getattr(problem, 'output', None) or ''}", file=sys.stderr)
             row |= {"figure": "-", "verdict": "error"}
+            errors += 1
         print(f"| {row['claim']:<64} | {row['target']:>8} | {row['figure']:>8} | {row['unit']:<13} | {row['verdict']:<7} |", flush=True)
         keep(row | {"commit": commit, "machine": machine}, names)
+    sys.exit(1 if errors else 0)
 
 
 if __name__ == "__main__":
