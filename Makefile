@@ -9,7 +9,7 @@ JOBS ?= $(shell nproc)
 CONFIGURE_FLAGS := $(if $(CI),-DPASSING_WERROR=ON)
 
 .NOTPARALLEL:
-.PHONY: help deps configure build test demo bench claims fuzz lint format mutate sanitize soak clean
+.PHONY: help deps configure build test demo bench claims fuzz lint lint-fast format mutate sanitize soak clean
 
 help:
 	@echo "make demo      dependencies, build, and a model trained with every strategy on a cluster of namespaces (as root)"
@@ -24,7 +24,8 @@ help:
 	@echo "make torch-suite  PyTorch's own tests in six worlds (make test runs two of them)"
 	@echo "make torch-restarts  50 restarts of killed ranks by torchrun"
 	@echo "make mutate    deliberate faults, each of which a test must catch; ONLY=name for one"
-	@echo "make lint      formatting and static analysis"
+	@echo "make lint      formatting, and static analysis of what changed since origin/main; ALL=1 for everything"
+	@echo "make lint-fast  the half of lint that needs no build: formatting, syntax of scripts, types of web/"
 	@echo "make format    format the sources"
 
 deps:
@@ -44,8 +45,9 @@ command: | build-dir configure
 build-dir:
 	@mkdir -p build
 
+# Suites note the commit of their last passed run in build/ran; a part of a suite notes nothing.
 test: deps build
-	tools/run-ctest --preset $(PRESET) -j $(JOBS) --no-tests=error
+	$(if $(filter release,$(PRESET)),tools/ran test) tools/run-ctest --preset $(PRESET) -j $(JOBS) --no-tests=error
 
 .PHONY: training
 training: | build-dir configure
@@ -61,7 +63,7 @@ bench: deps build
 	$(BUILD)/passing_bench $(ARGS)
 
 claims: deps build
-	bench/claims/claims.py --build $(BUILD) $(if $(ONLY),--only $(ONLY))
+	$(if $(ONLY),,tools/ran claims) bench/claims/claims.py --build $(BUILD) $(if $(ONLY),--only $(ONLY))
 
 SECONDS ?= 60
 fuzz: deps | build-dir
@@ -70,9 +72,10 @@ fuzz: deps | build-dir
 	  tests/fuzz/run.sh build/fuzz/fuzz_$$target tests/fuzz/corpus/$$target $(SECONDS) || exit 1; \
 	done
 
+# By name: with $(MAKE), make -n would run it all the same, and note that it passed.
 sanitize: deps
-	$(MAKE) build PRESET=asan && tools/run-ctest --preset asan -j $(JOBS)
-	$(MAKE) build PRESET=tsan && tools/run-ctest --preset tsan -j $(JOBS)
+	tools/ran sanitize sh -ec 'for preset in asan tsan; do \
+	  make build PRESET=$$preset JOBS=$(JOBS); tools/run-ctest --preset $$preset -j $(JOBS) --no-tests=error; done'
 
 .PHONY: torch-suite
 torch-suite: deps build
@@ -90,10 +93,15 @@ soak: deps command
 	PASSING=$(BUILD)/passing PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/integration/soak.py $(SECONDS)
 
 mutate: deps
-	tests/mutation/mutate.py $(if $(ONLY),--only $(ONLY))
+	$(if $(ONLY),,tools/ran mutate) tests/mutation/mutate.py $(if $(ONLY),--only $(ONLY))
 
-lint: deps build
-	tools/lint $(BUILD)
+# Static analysis reads what the build generates, and needs no more of it.
+lint: deps | build-dir configure
+	cmake --build --preset $(PRESET) -j $(JOBS) --target generated
+	$(if $(ALL),tools/ran lint) tools/lint $(BUILD) --jobs $(JOBS) $(if $(ALL),--all)
+
+lint-fast: deps
+	tools/lint-fast
 
 format: deps
 	tools/sources | xargs clang-format -i

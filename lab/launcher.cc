@@ -34,8 +34,7 @@ Launcher::Launcher() {
   signals_ = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
-// What could throw is printing; then ending the process is right.
-// NOLINTNEXTLINE(bugprone-exception-escape)
+// NOLINTNEXTLINE(bugprone-exception-escape): see its declaration
 Launcher::~Launcher() {
   end_all();
   close(signals_);

@@ -17,7 +17,7 @@ namespace passing::lab {
 class Launcher {
  public:
   Launcher();
-  ~Launcher();
+  ~Launcher();  // NOLINT(bugprone-exception-escape): if printing throws, ending the process is right
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 

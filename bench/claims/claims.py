@@ -89,13 +89,16 @@ def main():
     print(f"| {'claim':<64} | {'target':>8} | {'figure':>8} | {'unit':<13} | verdict |")
     print(f"|{'-' * 66}|{'-' * 10}|{'-' * 10}|{'-' * 15}|---------|", flush=True)
     os.makedirs(os.path.dirname(os.path.abspath(arguments.results)), exist_ok=True)
+    errors = 0
     for claim in claims:
         print(f"measuring {claim.name} ...", file=sys.stderr)
         row = {"name": claim.name, "subject": subject[claim.name], "claim": claim.text, "target": asked(claim), "unit": claim.unit}
         row |= measured(claim, arguments.build) | run
         print(f"| {row['claim']:<64} | {row['target']:>8} | {row['figure']:>8} | {row['unit']:<13} | {row['verdict']:<7} |", flush=True)
         keep(row, arguments.results)
+        errors += row["verdict"] == "error"
     page.update(arguments.results, arguments.page)
+    sys.exit(1 if errors else 0)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ namespace {
 template <class Of>
 double median(const std::vector<Sample>& samples, Of of) {
   std::vector<double> values;
+  values.reserve(samples.size());
   for (const Sample& each : samples) values.push_back(of(each));
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());

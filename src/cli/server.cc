@@ -35,9 +35,10 @@ int run(const Options& options) {
   std::string token = options.token;
   if (token.empty() && !options.token_file.empty()) {
     std::ifstream file(options.token_file);
-    if (!std::getline(file, token))
+    if (!std::getline(file, token)) {
       return complain(fmt::format("--token-file is '{}': cannot be read; name a file that this user may read",
                                   options.token_file));
+    }
     token.erase(token.find_last_not_of("\r\n") + 1);
   }
   if (options.index >= options.of) {

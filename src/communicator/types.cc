@@ -37,7 +37,7 @@ const char* to_string(DataType type) {
 
 const char* to_string(Reduction reduction) {
   const auto code = static_cast<std::size_t>(reduction);
-  return kNames[code < kNames.size() ? code : 0];
+  return code < kNames.size() ? kNames[code] : kNames[0];
 }
 
 std::size_t size_of(DataType type) {
