@@ -1,5 +1,6 @@
 // Settings from what a launcher says in the environment.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -23,17 +24,25 @@ struct Source {
   const char* size;
   const char* local_rank;
   const char* local_size;
+  const char* sign = nullptr;  // who else sets rank and size does not set this one
 };
 
+// Launchers run inside each other, and what the outer one says is still there: the nearest to the process
+// comes first. All others run inside a Slurm allocation. MPICH's mpiexec even starts its proxies by srun, so
+// that each rank has the variables of a step, with the rank of its proxy. But srun with PMI2 sets PMI_RANK
+// itself, and no local rank beside it: then Slurm knows more.
 constexpr std::array kSources = {
     Source{"PASSING_RANK", "PASSING_SIZE", "PASSING_LOCAL_RANK", "PASSING_LOCAL_SIZE"},
     Source{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},  // torchrun
     Source{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
            "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    Source{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
     Source{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
     Source{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
 };
 constexpr const Source& kOwn = kSources[0];
+constexpr const Source& kTorchrun = kSources[1];
+constexpr const Source& kSlurm = kSources[4];
 
 // A variable that is set to nothing counts as not set.
 std::optional<std::string> variable(const char* name) {
@@ -58,14 +67,24 @@ Expected<bool> both(const char* one, const char* other) {
                             first ? *first : *second, first ? other : one));
 }
 
+// Whether srun has started this very process. A child of the task may be anybody's: a shell's, or that of
+// MPICH's proxy. A batch script has a task, too, but no step.
+bool is_task_of_slurm() {
+  return variable(kSlurm.rank) && variable(kSlurm.size) && variable("SLURM_STEP_ID") &&
+         variable("SLURM_TASK_PID") == std::to_string(getpid());
+}
+
 // The first source that is complete. Half a launcher is passed over if a whole one follows: a Slurm
 // allocation sets SLURM_NTASKS also for processes that mpiexec starts. Half of our own variables is a mistake
 // in any case.
 Expected<const Source*> find_source() {
   std::optional<Error> half;
   for (const Source& source : kSources) {
+    if (source.sign != nullptr && !variable(source.sign)) continue;
     const auto complete = both(source.rank, source.size);
     if (complete && *complete) return &source;
+    // Then only what may be set by hand is nearer: srun may run inside another launcher, too.
+    if (&source == &kTorchrun && is_task_of_slurm()) return &kSlurm;
     if (complete) continue;
     if (!half) half = complete.error();
     if (&source == &kOwn) break;
@@ -117,7 +136,7 @@ Expected<void> read_local(const Source& launcher, Config& config) {
   const Source& source = *own ? kOwn : launcher;
   if (auto read = read_number(source.local_rank, config.local_rank); !read) return read;
   config.local_size = config.local_rank + 1;  // where nobody says more
-  if (std::string_view(source.rank) == "SLURM_PROCID") return read_slurm_local_size(config.local_size);
+  if (&source == &kSlurm) return read_slurm_local_size(config.local_size);
   return read_number(source.local_size, config.local_size);
 }
 
