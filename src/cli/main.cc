@@ -10,6 +10,7 @@
 // NOLINTNEXTLINE(bugprone-exception-escape)
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "simulate") return passing::cli::become_simulate(argv);
+  if (passing::cli::called_as_agent(argv[0])) return passing::cli::run_agent({argv + 1, argv + argc});
   CLI::App app{"PASSING: gradient synchronisation with in-host and in-network aggregation"};
   app.set_version_flag("--version", "passing " PASSING_VERSION_STRING);
   app.set_config("--config", "", "read options from a TOML file: one table per subcommand");
