@@ -1,12 +1,13 @@
-"""DDP through PASSING. To a script that trained with gloo, two lines are new; they say so.
+"""DDP through PASSING. To a script that trained with gloo, two lines are new, and a third where another launcher than
+torchrun starts it; they say so.
 
     /usr/bin/torchrun -r 1 -t 1 --nproc_per_node 2 ddp.py
-    mpirun -n 2 -x MASTER_ADDR=HOST /usr/bin/python3 ddp.py
+    srun -n 2 /usr/bin/python3 ddp.py
+    mpirun -n 2 /usr/bin/python3 ddp.py                  (on several hosts: -x MASTER_ADDR=HOST)
+    mpiexec.mpich -n 2 /usr/bin/python3 ddp.py           (on several hosts: -genv MASTER_ADDR HOST)
 
 Use the interpreter that has torch; these are Debian 12's. Its torchrun crashes without -r 1 -t 1.
 """
-
-import os
 
 import torch
 import torch.distributed as dist
@@ -18,16 +19,8 @@ from torch.utils.data.distributed import DistributedSampler
 import passing.torch  # new: adds the backend
 
 
-def launched_by_torchrun():
-    """Says the same where mpirun or `passing lab run` has started this process."""
-    for name, others in (("RANK", ("PASSING_RANK", "OMPI_COMM_WORLD_RANK")), ("WORLD_SIZE", ("PASSING_SIZE", "OMPI_COMM_WORLD_SIZE"))):
-        os.environ.setdefault(name, next((os.environ[other] for other in others if other in os.environ), ""))
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", "29500")
-
-
 def main():
-    launched_by_torchrun()
+    passing.torch.rendezvous_from_environment()  # new, but for torchrun
     dist.init_process_group("passing")  # new: was "gloo"
     torch.manual_seed(1)
     torch.set_num_threads(1)

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "names.h"
 #include "process.h"
 #include "shell.h"
 
@@ -77,6 +78,7 @@ Expected<Cluster> Cluster::create(State wanted, Life life) {
   wanted.links = initial(Map(wanted.plan, wanted.prefix));
   if (auto claimed = claim(wanted); !claimed) return tl::unexpected(claimed.error());
   Cluster cluster(std::move(wanted), true);
+  if (auto named = write_names(cluster.state()); !named) return tl::unexpected(named.error());
   if (auto built = cluster.build(); !built) return tl::unexpected(built.error());
   return cluster;
 }

@@ -19,14 +19,15 @@ struct Process {
   std::string name;   ///< for messages and the prefix of its output
   std::string where;  ///< namespace
   std::string host_name;
+  std::filesystem::path hosts;  ///< what it has as /etc/hosts
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;  ///< added to ours
   std::string prefix;                              ///< before each line of output
   LineSink sink;                                   ///< gets the lines, if set; else they are printed
 };
 
-/// Moves the calling process into a namespace, with a host name of its own.
-bool enter(const std::string& name, const std::string& host_name);
+/// Moves the calling process into a namespace, with a host name and an /etc/hosts of its own.
+bool enter(const std::string& name, const std::string& host_name, const std::filesystem::path& hosts);
 
 /// Becomes this process, with the output that the caller has. Never returns: what goes wrong is said there.
 [[noreturn]] void become(const Process& process);

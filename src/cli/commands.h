@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace passing::cli {
 
@@ -40,6 +41,10 @@ void add_all_reduce(CLI::App& app);
 /// The command line is part of its results.
 void add_bench(CLI::App& app, int argc, char** argv);
 void add_lab(CLI::App& app);
+/// Whether the program was called by the name of the lab's agent; then the rest of the line is as that of
+/// ssh. Becomes the command on that host, or returns a status.
+bool called_as_agent(const char* name);
+int run_agent(std::vector<std::string> words);
 void add_rehearse(CLI::App& app);
 void add_report(CLI::App& app);
 void add_server(CLI::App& app);

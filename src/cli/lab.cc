@@ -17,6 +17,7 @@ void add_lab(CLI::App& app) {
   add_lab_exec(*lab);
   add_lab_link(*lab);
   add_lab_demo(*lab);
+  add_lab_agent(*lab);
 }
 
 }  // namespace passing::cli

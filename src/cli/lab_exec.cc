@@ -1,11 +1,11 @@
-// `passing lab exec` and `passing lab agent`: a command at some place of a lab.
+// `passing lab exec`: a command at some place of a lab.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <memory>
 #include <optional>
 
 #include "cli/lab_parts.h"
+#include "lab/names.h"
 
 namespace passing::cli {
 namespace {
@@ -34,6 +34,7 @@ std::optional<lab::Process> find(const lab::Cluster& cluster, const Options& opt
   return lab::Process{.name = options.place,
                       .where = where,
                       .host_name = options.place,
+                      .hosts = lab::hosts_file(cluster.state()),
                       .command = options.command,
                       .environment = environment_of(cluster.state()),
                       .prefix = "",
@@ -63,24 +64,6 @@ int run(Options options) {
   lab::become(*process);  // in our place, with our terminal
 }
 
-// Runs a command on a host of the lab that this process is in, as ssh would: HOST COMMAND...
-int agent(const std::vector<std::string>& words) {
-  const char* prefix = std::getenv("PASSING_LAB");
-  if (prefix == nullptr)
-    return complain("PASSING_LAB is not set: the agent runs inside `passing lab run --once`", kBadInput);
-  if (words.size() < 2) return complain("the agent needs a host and a command", kBadInput);
-  constexpr unsigned kMostHosts = 64;
-  unsigned host = 0;
-  while (host < kMostHosts && lab::Map::host_ip(host) != words[0] && fmt::format("host{}", host) != words[0])
-    ++host;
-  if (host == kMostHosts || !lab::enter(fmt::format("{}h{}", prefix, host), fmt::format("host{}", host)))
-    return complain(fmt::format("there is no host '{}' in this lab", words[0]), kBadInput);
-  std::string line;
-  for (std::size_t i = 1; i < words.size(); ++i) line += (i > 1 ? " " : "") + words[i];
-  execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
-  return complain("cannot run sh");
-}
-
 }  // namespace
 
 void add_lab_exec(CLI::App& lab) {
@@ -98,12 +81,6 @@ void add_lab_exec(CLI::App& lab) {
       "Examples:\n  passing lab exec all -- passing all-reduce --elements 4000000\n  passing lab exec host0 "
       "-- sh");
   command->callback([options] { finish(run(*options)); });
-
-  CLI::App* remote = lab.add_subcommand("agent",
-                                        "Run a command on another host of the lab, as ssh would: HOST "
-                                        "COMMAND...\n\nLaunchers inside `passing lab run --once` use it.");
-  remote->prefix_command();
-  remote->callback([remote] { finish(agent(remote->remaining())); });
 }
 
 }  // namespace passing::cli

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "lab/names.h"
 #include "lab/shell.h"
 #include "net/hex.h"
 
@@ -36,6 +37,7 @@ lab::Process switch_process(const lab::Cluster& cluster, const std::vector<std::
   lab::Process process{.name = "switch",
                        .where = cluster.switch_namespace(),
                        .host_name = "switch",
+                       .hosts = lab::hosts_file(cluster.state()),
                        .command = {std::filesystem::read_symlink("/proc/self/exe"), "switch", "--listen",
                                    lab::Map::switch_ip() + ":9000", "--http", controller_address(), "--mtu",
                                    std::to_string(cluster.plan().mtu)},
@@ -58,6 +60,7 @@ lab::Process server_process(const lab::Cluster& cluster, unsigned server) {
   return {.name = name,
           .where = cluster.host_namespace(plan.hosts + server),
           .host_name = name,
+          .hosts = lab::hosts_file(cluster.state()),
           .command = {std::filesystem::read_symlink("/proc/self/exe"), "server", "--listen",
                       server_address(plan, server), "--index", std::to_string(server), "--of",
                       std::to_string(plan.servers)},
@@ -111,11 +114,10 @@ std::map<std::string, std::string> environment_of(const lab::State& state) {
   std::string servers;
   for (unsigned s = 0; s < state.plan.servers; ++s)
     servers += (s == 0 ? "" : ",") + server_address(state.plan, s);
-  return {{"PASSING_LAB", state.prefix},
-          {"PASSING_LAB_NAME", state.name},
-          {"PASSING_TOKEN", state.token},
-          {"PASSING_CONTROLLER", controller_address()},
-          {"PASSING_SERVERS", servers}};
+  return {{"PASSING_LAB", state.prefix},        {"PASSING_LAB_NAME", state.name},
+          {"PASSING_TOKEN", state.token},       {"PASSING_CONTROLLER", controller_address()},
+          {"PASSING_SERVERS", servers},         {"PASSING_LINK_RATE", link_rate(state.plan, sums_in_racks())},
+          {"MASTER_ADDR", lab::Map::host_ip(0)}};
 }
 
 std::map<std::string, std::string> environment_of(const lab::State& state, unsigned host, unsigned local) {
@@ -123,7 +125,6 @@ std::map<std::string, std::string> environment_of(const lab::State& state, unsig
   const std::string size = std::to_string(state.plan.hosts * state.ranks);
   std::map<std::string, std::string> environment = {
       {"PASSING_RANK", rank},
-      {"PASSING_LINK_RATE", link_rate(state.plan, sums_in_racks())},
       {"PASSING_SIZE", size},
       {"PASSING_LOCAL_RANK", std::to_string(local)},
       {"PASSING_LOCAL_SIZE", std::to_string(state.ranks)},
@@ -135,8 +136,17 @@ std::map<std::string, std::string> environment_of(const lab::State& state, unsig
       {"WORLD_SIZE", size},
       {"LOCAL_RANK", std::to_string(local)},
       {"LOCAL_WORLD_SIZE", std::to_string(state.ranks)},
-      {"MASTER_ADDR", lab::Map::host_ip(0)},
       {"MASTER_PORT", "29500"}};
+  environment.merge(environment_of(state));
+  return environment;
+}
+
+std::map<std::string, std::string> environment_of_launcher(const lab::State& state) {
+  const std::string agent = lab::agent_file(state);
+  std::map<std::string, std::string> environment = {{"PASSING_LAB_AGENT", agent},
+                                                    {"OMPI_MCA_plm_rsh_agent", agent},
+                                                    {"HYDRA_LAUNCHER", "rsh"},
+                                                    {"HYDRA_LAUNCHER_EXEC", agent}};
   environment.merge(environment_of(state));
   return environment;
 }
@@ -147,6 +157,7 @@ lab::Process rank_process(const lab::Cluster& cluster, unsigned rank,
   return {.name = fmt::format("rank {}", rank),
           .where = cluster.host_namespace(host),
           .host_name = cluster.map().host_name(host),
+          .hosts = lab::hosts_file(cluster.state()),
           .command = command,
           .environment = environment_of(cluster.state(), host, rank % cluster.state().ranks),
           .prefix = fmt::format("[{}] ", rank),

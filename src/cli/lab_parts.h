@@ -56,6 +56,9 @@ std::string link_rate(const lab::Plan& plan, bool in_racks);
 std::map<std::string, std::string> environment_of(const lab::State& state);
 /// What launchers tell their processes; PASSING_* first, then torchrun's names.
 std::map<std::string, std::string> environment_of(const lab::State& state, unsigned host, unsigned local);
+/// What a launcher is told that starts ranks itself: also how it reaches other hosts, as Open MPI and MPICH
+/// read it.
+std::map<std::string, std::string> environment_of_launcher(const lab::State& state);
 /// A rank of a lab that runs a command.
 lab::Process rank_process(const lab::Cluster& cluster, unsigned rank,
                           const std::vector<std::string>& command);
@@ -76,6 +79,7 @@ std::string controller_address();
 /// What links carried, and what they are set to.
 nlohmann::json describe(const std::vector<lab::Link>& links, const lab::LinkStates& states);
 
+void add_lab_agent(CLI::App& lab);
 void add_lab_demo(CLI::App& lab);
 void add_lab_down(CLI::App& lab);
 void add_lab_exec(CLI::App& lab);

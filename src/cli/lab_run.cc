@@ -16,11 +16,8 @@ Expected<void> start_ranks(const LabOptions& options, const lab::Cluster& cluste
   const unsigned ranks = options.once ? 1 : options.plan.hosts * options.ranks;
   for (unsigned rank = 0; rank < ranks; ++rank) {
     lab::Process process = rank_process(cluster, rank, options.command);
-    // A launcher of the field starts the ranks itself: it gets only what `passing lab agent` needs.
-    if (options.once) {
-      process.environment = {{"PASSING_LAB", cluster.state().prefix},
-                             {"PASSING_LAB_NAME", cluster.state().name}};
-    }
+    // A launcher of the field says who is which rank itself.
+    if (options.once) process.environment = environment_of_launcher(cluster.state());
     if (options.plain) process.prefix = "";
     if (auto started = launcher.start(process); !started) return started;
   }
@@ -94,7 +91,8 @@ void add_lab_run(CLI::App& lab) {
   add_plan_options(*command, *options);
   command->add_flag(
       "--once", options->once,
-      "run the command once, on host 0: for launchers that start ranks by `passing lab agent HOST COMMAND`");
+      "run the command once, on host0: for launchers that start ranks on host0, host1, ... by `passing lab "
+      "agent` (mpirun and MPICH's mpiexec know of it)");
   command->add_flag("--plain", options->plain, "print the ranks' output without prefixes");
   command->add_option("--json", options->json, "file for what the links carried");
   command->add_option("command", options->command, "the command, after --")->required();

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/lab_parts.h"
+#include "lab/names.h"
 #include "net/controller_client.h"
 
 namespace passing::cli {
@@ -18,7 +19,7 @@ using nlohmann::json;
 bool switch_answers(const lab::Cluster& cluster) {
   const pid_t child = fork();
   if (child == 0) {
-    const bool answers = lab::enter(cluster.switch_namespace(), "switch") &&
+    const bool answers = lab::enter(cluster.switch_namespace(), "switch", lab::hosts_file(cluster.state())) &&
                          net::ControllerClient(controller_address()).get("/v1/switch").has_value();
     _exit(answers ? 0 : 1);
   }

@@ -12,6 +12,7 @@
 // NOLINTNEXTLINE(bugprone-exception-escape)
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "simulate") return passing::cli::become_simulate(argv);
+  if (passing::cli::called_as_agent(argv[0])) return passing::cli::run_agent({argv + 1, argv + argc});
   CLI::App app{"PASSING sums gradients in the host and in the network."};
   app.formatter(std::make_shared<passing::cli::Help>());
   app.set_version_flag("--version", "passing " PASSING_VERSION_STRING);

@@ -1,5 +1,6 @@
 // Settings from what a launcher says in the environment.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -42,6 +43,10 @@ std::string slurm_job(const std::string& id) {
   return as_job(id, step ? "." + *step : "");
 }
 
+// Launchers run inside each other, and what the outer one says is still there: the nearest to the process
+// comes first. All others run inside a Slurm allocation. MPICH's mpiexec even starts its proxies by srun, so
+// that each rank has the variables of a step, with the rank of its proxy. But srun with PMI2 sets PMI_RANK
+// itself, and no local rank beside it: then Slurm knows more.
 constexpr Launcher kLaunchers[] = {
     {"PASSING", "PASSING_RANK", "PASSING_SIZE", "PASSING_LOCAL_RANK", "PASSING_LOCAL_SIZE", "PASSING_JOB",
      [](const std::string& job) { return job; }, ""},
@@ -50,11 +55,14 @@ constexpr Launcher kLaunchers[] = {
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE",
      [](const std::string& space) { return as_job(space, ""); }, ""},
+    {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", nullptr, "", "MPI_LOCALRANKID"},
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_JOB_ID",
      slurm_job, "SLURM_STEP_ID, SLURM_NODEID, SLURM_NTASKS_PER_NODE"},
-    {"PMI (MPICH)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", nullptr, ""},
+    {"others with PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", nullptr, ""},
 };
 constexpr const Launcher& kOwn = kLaunchers[0];
+constexpr const Launcher& kTorchrun = kLaunchers[1];
+constexpr const Launcher& kSlurm = kLaunchers[4];
 
 void read_text(const char* name, std::string& setting) { setting = variable(name).value_or(setting); }
 
@@ -73,14 +81,24 @@ Expected<bool> both(const char* one, const char* other) {
                             first ? *first : *second, first ? other : one));
 }
 
+// Whether srun has started this very process. A child of the task may be anybody's: a shell's, or that of
+// MPICH's proxy. A batch script has a task, too, but no step.
+bool is_task_of_slurm() {
+  return variable(kSlurm.rank) && variable(kSlurm.size) && variable("SLURM_STEP_ID") &&
+         variable("SLURM_TASK_PID") == std::to_string(getpid());
+}
+
 // The first source that is complete. Half a launcher is passed over if a whole one follows: a Slurm
 // allocation sets SLURM_NTASKS also for processes that mpiexec starts. Half of our own variables is a mistake
 // in any case.
 Expected<const Launcher*> find_source() {
   std::optional<Error> half;
   for (const Launcher& source : kLaunchers) {
+    if (source.sign != nullptr && !variable(source.sign)) continue;
     const auto complete = both(source.rank, source.size);
     if (complete && *complete) return &source;
+    // Then only what may be set by hand is nearer: srun may run inside another launcher, too.
+    if (&source == &kTorchrun && is_task_of_slurm()) return &kSlurm;
     if (complete) continue;
     if (!half) half = complete.error();
     if (&source == &kOwn) break;
@@ -132,7 +150,7 @@ Expected<void> read_local(const Launcher& launcher, Config& config) {
   const Launcher& source = *own ? kOwn : launcher;
   if (auto read = read_number(source.local_rank, config.local_rank); !read) return read;
   config.local_size = config.local_rank + 1;  // where nobody says more
-  if (std::string_view(source.rank) == "SLURM_PROCID") return read_slurm_local_size(config.local_size);
+  if (&source == &kSlurm) return read_slurm_local_size(config.local_size);
   return read_number(source.local_size, config.local_size);
 }
 

@@ -45,6 +45,7 @@ struct Launcher {
   const char* job;                             ///< empty: it has none
   std::string (*name_of)(const std::string&);  ///< the job's name, made of that
   const char* beside;                          ///< what else is looked at, separated by commas
+  const char* sign = nullptr;  ///< if given: others who set rank and size do not set this variable
 };
 
 /// In the order in which they are asked. The first is ourselves.

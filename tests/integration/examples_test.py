@@ -119,9 +119,16 @@ class Examples(unittest.TestCase):
     def test_ddp_by_mpirun(self):
         self.trains(["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2", "/usr/bin/python3", DDP], 2, "in the host")
 
+    def test_ddp_by_mpich(self):
+        self.trains(["mpiexec.mpich", "-n", "2", "/usr/bin/python3", DDP], 2, "in the host")
+
     def test_ddp_in_the_lab(self):
         self.trains([PASSING, "lab", "run", "--hosts", "2", "--ranks", "2", "--rate", "1gbit", "--", "env", "PASSING_STRATEGY=passing",
                      "/usr/bin/python3", DDP], 4, "passing, as set")
+
+    def test_ddp_by_mpich_in_the_lab(self):
+        self.trains([PASSING, "lab", "run", "--hosts", "2", "--once", "--", "env", "PASSING_STRATEGY=passing", "mpiexec.mpich", "-hosts", "host0,host1",
+                     "-ppn", "2", "-n", "4", "/usr/bin/python3", DDP], 4, "passing, as set")
 
     def test_bad_setting(self):
         for language, command in EXAMPLES.items():

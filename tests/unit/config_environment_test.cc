@@ -67,6 +67,17 @@ class Environment : public testing::Test {
     set("SLURM_LOCALID", "3");
     set("SLURM_NTASKS_PER_NODE", "5");
   }
+  // A task of the step 5.0, which is not this process.
+  void set_step(const std::string& rank, const std::string& size, const std::string& on_node) {
+    set("SLURM_JOB_ID", "5");
+    set("SLURM_STEP_ID", "0");
+    set("SLURM_TASK_PID", std::to_string(getppid()));
+    set("SLURM_PROCID", rank);
+    set("SLURM_NTASKS", size);
+    set("SLURM_LOCALID", "0");
+    set("SLURM_NODEID", "0");
+    set("SLURM_STEP_TASKS_PER_NODE", on_node);
+  }
   void set_mpich() {
     set("PMI_RANK", "8");
     set("PMI_SIZE", "11");
@@ -100,10 +111,10 @@ TEST_F(Environment, NothingSetIsAnErrorThatSaysHow) {
 }
 
 TEST_F(Environment, EveryLauncherIsUnderstood) {
-  set_mpich();
-  EXPECT_EQ(ranks(), "8/11 4/6");
   set_slurm();
   EXPECT_EQ(ranks(), "7/10 3/5");
+  set_mpich();
+  EXPECT_EQ(ranks(), "8/11 4/6");
   set_open_mpi();
   EXPECT_EQ(ranks(), "6/9 2/3");
   set_torchrun();
@@ -113,6 +124,50 @@ TEST_F(Environment, EveryLauncherIsUnderstood) {
   set("PASSING_LOCAL_RANK", "3");
   set("PASSING_LOCAL_SIZE", "4");
   EXPECT_EQ(ranks(), "4/7 3/4");
+}
+
+// As Slurm 22.05 and MPICH 4.0 set them: the launcher that is nearest to the process says its rank.
+TEST_F(Environment, MpichInsideAStepOfSlurm) {
+  set_step("0", "1", "1");  // a proxy of mpiexec: all of its ranks have its variables
+  set("PMI_RANK", "1");
+  set("PMI_SIZE", "2");
+  set("MPI_LOCALRANKID", "1");
+  set("MPI_LOCALNRANKS", "2");
+  EXPECT_EQ(ranks(), "1/2 1/2");
+  EXPECT_EQ(job(), "5.0");
+}
+
+TEST_F(Environment, SlurmSpeaksPmi2) {
+  set_step("3", "4", "2");  // of a shell that srun has started: the task is not this process
+  set("SLURM_LOCALID", "1");
+  set("PMI_RANK", "3");
+  set("PMI_SIZE", "4");
+  set("PMI_JOBID", "5.0");
+  EXPECT_EQ(ranks(), "3/4 1/2");
+}
+
+TEST_F(Environment, SlurmInsideAnotherLauncher) {
+  set_open_mpi();
+  set_mpich();
+  set_step("1", "2", "1");
+  EXPECT_EQ(ranks(), "6/9 2/3");
+  set("SLURM_TASK_PID", std::to_string(getpid()));
+  EXPECT_EQ(ranks(), "1/2 0/1");
+  set("SLURM_STEP_ID", "");  // a batch script, which runs mpirun
+  EXPECT_EQ(ranks(), "6/9 2/3");
+  set("SLURM_STEP_ID", "0");
+  set_torchrun();  // or by hand
+  EXPECT_EQ(ranks(), "5/8 1/4");
+}
+
+TEST_F(Environment, PmiWithoutALocalRankIsTheLastResort) {
+  set("PMI_RANK", "1");
+  set("PMI_SIZE", "2");
+  EXPECT_EQ(ranks(), "1/2 0/1");
+  set("SLURM_NTASKS", "16");
+  EXPECT_EQ(ranks(), "1/2 0/1");
+  set("SLURM_PROCID", "9");
+  EXPECT_EQ(ranks(), "9/16 0/1");
 }
 
 TEST_F(Environment, OurOwnLocalRankWinsOverTheLaunchers) {

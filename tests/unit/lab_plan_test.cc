@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "lab/names.h"
 #include "lab/plan.h"
 
 namespace passing::lab {
@@ -57,6 +58,14 @@ TEST(LabMap, FindsWhatItNames) {
   const auto all = map.namespaces();
   EXPECT_EQ(std::set(all.begin(), all.end()).size(), all.size());
   for (const auto& each : all) EXPECT_TRUE(each.starts_with("lab-")) << each;
+}
+
+TEST(LabMap, NamesWhatHasAnAddress) {
+  EXPECT_EQ(hosts_text(Map({.hosts = 2, .servers = 1}, "a-"), "127.0.0.1 localhost\n"),
+            "10.77.0.1 switch spine tor0\n10.77.0.2 host0\n10.77.0.3 host1\n10.77.0.4 server0\n"
+            "127.0.0.1 localhost\n");
+  EXPECT_EQ(hosts_text(Map({.hosts = 2, .racks = 2}, "a-"), ""),
+            "10.77.0.1 switch spine\n10.77.0.2 host0\n10.77.0.3 host1\n");
 }
 
 TEST(LabMap, HasALinkPerMachineAndWithSeveralRacksOnePerRack) {

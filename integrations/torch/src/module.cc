@@ -17,6 +17,19 @@ PassingBackend& ours(const c10::intrusive_ptr<Base>& group) {
   return *backend;
 }
 
+// As torchrun names them.
+py::dict place_from_environment() {
+  const auto config = passing::Config::from_environment();
+  if (!config) throw py::value_error("passing: " + config.error().message);
+  py::dict place;
+  place["rank"] = config->rank;
+  place["world_size"] = config->size;
+  place["local_rank"] = config->local_rank;
+  place["local_world_size"] = config->local_size;
+  place["job"] = config->job;
+  return place;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_backend, module) {
@@ -29,6 +42,7 @@ PYBIND11_MODULE(_backend, module) {
         return ours(group).explain(elements);
       },
       py::arg("group"), py::arg("elements"));
+  module.def("place_from_environment", &place_from_environment);
   module.def("leave_all", &PassingBackend::leave_all, py::call_guard<py::gil_scoped_release>());
   module.def(
       "leave", [](const c10::intrusive_ptr<Base>& group) { ours(group).leave(); }, py::arg("group"));

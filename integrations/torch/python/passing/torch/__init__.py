@@ -3,6 +3,7 @@
     import passing.torch
     torch.distributed.init_process_group("passing")
 
+Where srun, mpirun or mpiexec has started the ranks, passing.torch.rendezvous_from_environment() goes between the two.
 Settings come from the environment: PASSING_CONTROLLER (of the switch), PASSING_STRATEGY and others; see docs/torch.md.
 """
 
@@ -22,8 +23,9 @@ if torch.__version__.split(".")[:2] != _built.TORCH.split(".")[:2]:
         "their binary interfaces differ; build it again beside this torch (pip install . in the sources)")
 
 from . import _backend  # noqa: E402 (only now it is known to fit)
+from .launch import rendezvous_from_environment  # noqa: E402
 
-__all__ = ["explain"]
+__all__ = ["explain", "rendezvous_from_environment"]
 
 
 def explain(elements, group=None):
