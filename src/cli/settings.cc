@@ -26,6 +26,7 @@ struct LabVariable {
 constexpr LabVariable kLabVariables[] = {
     {"PASSING_HOST_IP", "The address of the rank's host."},
     {"PASSING_LAB", "What the names of the lab's namespaces begin with. It marks processes in a lab."},
+    {"PASSING_LAB_AGENT", "For launchers in `run --once`: a program that takes the arguments of ssh."},
     {"PASSING_LAB_NAME", "The lab's name, so that `passing lab` needs none."},
 };
 
@@ -50,7 +51,8 @@ void print_launchers() {
       "\n## What launchers say\n\n"
       "Rank and size come from the first of these launchers that has set both. The rank on the host comes\n"
       "from the same one, unless `PASSING_LOCAL_RANK` and `PASSING_LOCAL_SIZE` are set. The job's name\n"
-      "comes from the first that has set one.\n\n"
+      "comes from the first that has set one. MPICH counts only if it has set `MPI_LOCALRANKID`. A process\n"
+      "that srun itself has started is Slurm's, whatever launchers around it say.\n\n"
       "| launcher | rank | size | rank on the host | ranks on the host | job | beside these |\n"
       "|---|---|---|---|---|---|---|\n");
   for (const Launcher& each : launchers()) {

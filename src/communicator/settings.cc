@@ -122,8 +122,8 @@ std::vector<Setting> of_limits() {
        "sum.",
        rate_range(), fits_a_rate<&Config::switch_rate>},
       {"quiet", flag<&Config::quiet>(),
-       "1: no lines on standard error about what is waited for while ranks meet and join the switch.", "0 or 1",
-       nullptr},
+       "1: no lines on standard error about what is waited for while ranks meet and join the switch.",
+       "0 or 1", nullptr},
   };
 }
 
