@@ -118,9 +118,10 @@ std::string Plan::explain(const Signature& what) const {
     if (time == kNever) continue;
     text += fmt::format("; {} takes at least {:.3g} ms", name_of(way), time * 1e3);
   }
-  if (const std::size_t members = racks == 0 ? hosts : racks; has_switch && members > PASSING_MAX_MEMBERS)
+  if (const std::size_t members = racks == 0 ? hosts : racks; has_switch && members > PASSING_MAX_MEMBERS) {
     text +=
         fmt::format("; the switch takes at most {} {}", PASSING_MAX_MEMBERS, racks == 0 ? "hosts" : "racks");
+  }
   if (has_switch && route(what.type, what.reduction) != Route::network)
     text += fmt::format("; the switch cannot do a {} of {}", to_string(what.reduction), to_string(what.type));
   return text;
