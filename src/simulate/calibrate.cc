@@ -153,7 +153,7 @@ Expected<std::vector<Measured>> read_bench(const std::string& path) {
       continue;
     if (number("hosts") < 2) continue;  // nothing goes over links
     const json through = row.value("dataplane", json());
-    if (through.is_string() && through != "") {
+    if (through.is_string() && !through.get_ref<const std::string&>().empty()) {
       if (dataplane.empty()) dataplane = through.get<std::string>();
       if (through != dataplane) continue;
     }

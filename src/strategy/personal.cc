@@ -222,9 +222,10 @@ Task reduce_scatter(Context& context, const Call& call) {
     going.push_back(context.send((rank + step) % size, out.at((rank + step) % size), bytes));
   std::vector<Transit> coming;
   const auto expect = [&](std::uint32_t step) {
-    if (step < size)
+    if (step < size) {
       coming.push_back(
           context.recv((rank + size - step) % size, theirs.get() + (step - 1) % at_once * bytes, bytes));
+    }
   };
   for (std::uint32_t step = 1; step <= at_once; ++step) expect(step);
   const std::byte* sum = out.at(rank);

@@ -130,9 +130,10 @@ std::string Plan::explain(const Signature& what) const {
     if (time == kNever) continue;
     text += fmt::format("; {} takes at least {:.3g} ms", name_of(way), time * 1e3);
   }
-  if (const std::size_t members = racks == 0 ? hosts : racks; has_switch && members > PASSING_MAX_MEMBERS)
+  if (const std::size_t members = racks == 0 ? hosts : racks; has_switch && members > PASSING_MAX_MEMBERS) {
     text +=
         fmt::format("; the switch takes at most {} {}", PASSING_MAX_MEMBERS, racks == 0 ? "hosts" : "racks");
+  }
   if (has_switch && is_narrow(what.type) && route(what.type, what.reduction) == Route::network)
     text += "; elements of 16 bits go through the switch as words of 32";
   if (has_switch && route(what.type, what.reduction) != Route::network)
