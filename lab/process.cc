@@ -24,13 +24,18 @@ namespace {
 // In a view of the file system of our own; nothing of it outlives the process. Only what lies below the file
 // is cut off from other views, so that namespaces which this process makes are seen by all.
 bool show_names(const std::filesystem::path& hosts) {
-  constexpr const char* kHosts = "/etc/hosts";
-  if (access(kHosts, F_OK) != 0) return true;  // nobody looks there, then
+  std::error_code problem;
+  // It may be a link into another file system.
+  const auto file = std::filesystem::canonical("/etc/hosts", problem);
+  if (problem) return true;                                   // nobody looks there, then
+  if (!std::filesystem::exists(hosts, problem)) return true;  // a lab of an older version has no names
   if (unshare(CLONE_NEWNS) != 0) return false;
-  for (const char* below : {"/", "/etc", kHosts}) {
-    if (mount(nullptr, below, nullptr, MS_PRIVATE, nullptr) != 0 && errno != EINVAL) return false;
+  std::filesystem::path below;
+  for (const auto& part : file) {
+    below /= part;
+    if (mount(nullptr, below.c_str(), nullptr, MS_PRIVATE, nullptr) != 0 && errno != EINVAL) return false;
   }
-  return mount(hosts.c_str(), kHosts, nullptr, MS_BIND, nullptr) == 0;
+  return mount(hosts.c_str(), file.c_str(), nullptr, MS_BIND, nullptr) == 0;
 }
 
 }  // namespace

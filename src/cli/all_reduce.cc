@@ -125,8 +125,12 @@ double cpu_seconds() {
 // Other commands go by these, and whoever sets them expects it here too.
 void say_what_is_ignored() {
   std::string ignored;
-  for (const auto& [name, harmless] :
-       {std::pair{"PASSING_STRATEGY", "in_network"}, {"PASSING_LOCAL_DOMAIN", "host"}}) {
+  for (const auto& [name, harmless] : {std::pair{"PASSING_STRATEGY", "in_network"},
+                                       {"PASSING_LOCAL_DOMAIN", "host"},
+                                       {"PASSING_LANES", ""},
+                                       {"PASSING_SLOTS", ""},
+                                       {"PASSING_TIMEOUT", ""},
+                                       {"PASSING_CREATE_TIMEOUT", ""}}) {
     const char* value = std::getenv(name);
     if (value == nullptr || *value == 0 || std::string_view(value) == harmless) continue;
     ignored += fmt::format("{}{}={}", ignored.empty() ? "" : ", ", name, value);
@@ -134,7 +138,7 @@ void say_what_is_ignored() {
   if (ignored.empty()) return;
   fmt::print(stderr,
              "passing all-reduce: not used here: {}; every rank is a member of the switch by itself "
-             "(in_network). Use `passing bench` or the library for other strategies.\n",
+             "(in_network). Options set the rest; `passing bench` and the library have other strategies.\n",
              ignored);
 }
 
@@ -310,6 +314,8 @@ void add_all_reduce(CLI::App& app) {
       ->check(CLI::Range(0.001, 86400.0));
   command->add_option("--pause", options->pause, "seconds between operations; without it, none")
       ->check(CLI::Range(0.0, 3600.0));
+  command->add_flag("--quiet", member.quiet, "say nothing on standard error while waiting for others")
+      ->envname("PASSING_QUIET");
   command->add_flag("--rejoin", member.rejoin,
                     "begin a new epoch: the earlier process with this rank is dead");
   command->add_flag("--no-check", options->no_check, "benchmark only: the switch gives no sums")->group("");

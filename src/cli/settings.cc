@@ -73,6 +73,7 @@ void collect(const CLI::App& command, const std::string& path, std::map<std::str
     if (option->get_envname().empty()) continue;
     Option& entry = found[option->get_envname()];
     entry.names.insert(fmt::format("`{} {}`", path, option->get_name()));
+    if (!entry.meaning.empty()) continue;  // the first command explains it
     entry.meaning = option->get_description();
     entry.initially = default_of(*option);
     entry.range = range_of(*option);

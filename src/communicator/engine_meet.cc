@@ -299,10 +299,14 @@ Expected<void> Engine::agree(std::uint64_t step, const char* purpose, const Expe
   if (config_.rank != 0) tell(0, {.type = Control::Type::ready, .number = step});
   bool all = false;
   const Duration limit = config_.create_timeout.count() * kMillisecond + kLater;
-  net::Waiting waiting(config_.rank, config_.quiet);
+  net::Waiting waiting(names_[config_.rank], config_.quiet);
   settle(config_.rank == 0 ? limit : limit + kSecond, [&] {
     hear();
-    waiting.look([&] { return fmt::format("{}, {}", names_of(unready(step)), purpose); });
+    // Only rank 0 knows for whom.
+    waiting.look([&] {
+      return config_.rank == 0 ? fmt::format("{}, {}", names_of(unready(step)), purpose)
+                               : fmt::format("all ranks, {}; {} knows which", purpose, names_[0]);
+    });
     if (config_.rank == 0 && !all && std::ranges::all_of(ready_, [&](auto each) { return each >= step; })) {
       all = true;
       for (std::uint32_t r = 1; r < config_.size; ++r)

@@ -125,8 +125,10 @@ std::size_t Lane::abort_packet(Time now, std::byte* out) {
     return 0;
   }
   // With nothing in flight the base chunk has no number yet; it gets one, but is never sent.
+  // The timer backs off, but not past the end of the grace period.
+  const Time end = abort_progress_ + config_.grace;
   if (base_ == next_ && !allocate()) {
-    timer_ = now + round_trip_.timeout(expiries_);
+    timer_ = std::min(now + round_trip_.timeout(expiries_), end);
     return 0;
   }
   if (!in_flight_.contains(place(base_))) {
@@ -135,6 +137,7 @@ std::size_t Lane::abort_packet(Time now, std::byte* out) {
   }
   ++expiries_;
   start_timer(now);
+  timer_ = std::min(timer_.value_or(end), end);
   ask_status_ = true;
   return control(wire::Type::abort, out);
 }

@@ -34,7 +34,10 @@ CURLcode perform(CURL* curl, const ControllerClient::Limits& limits) {
   CURLcode code = CURLE_OPERATION_TIMEDOUT;
   for (bool over = false; !over;) {
     int running = 0;
-    if (curl_multi_perform(multi.get(), &running) != CURLM_OK) break;
+    if (curl_multi_perform(multi.get(), &running) != CURLM_OK) {
+      code = CURLE_OUT_OF_MEMORY;  // what else there is are mistakes of ours
+      break;
+    }
     int left = 0;
     if (const CURLMsg* message = curl_multi_info_read(multi.get(), &left); message != nullptr) {
       code = message->data.result;
@@ -42,10 +45,12 @@ CURLcode perform(CURL* curl, const ControllerClient::Limits& limits) {
     }
     const Duration rest = end - monotonic_now();
     curl_waitfd interrupt{limits.interrupt, CURL_WAIT_POLLIN, 0};
-    curl_multi_poll(multi.get(), &interrupt, limits.interrupt >= 0 ? 1 : 0,
-                    static_cast<int>(std::clamp<Duration>(rest / kMillisecond, 0, INT_MAX)), nullptr);
+    const auto time = static_cast<int>(std::clamp<Duration>(rest / kMillisecond, 0, INT_MAX));
+    const auto polled =
+        curl_multi_poll(multi.get(), &interrupt, limits.interrupt >= 0 ? 1 : 0, time, nullptr);
+    if (polled != CURLM_OK) code = CURLE_OUT_OF_MEMORY;
     if (interrupt.revents != 0) code = CURLE_ABORTED_BY_CALLBACK;
-    over = interrupt.revents != 0 || rest <= 0;
+    over = polled != CURLM_OK || interrupt.revents != 0 || rest <= 0;
   }
   curl_multi_remove_handle(multi.get(), curl);
   return code;
@@ -81,6 +86,10 @@ Expected<std::string> ControllerClient::request(const std::string& path, const s
   curl_easy_setopt(curl.get(), CURLOPT_URL, url.c_str());
   curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl.get(), CURLOPT_NOPROXY, "*");
+#if LIBCURL_VERSION_NUM >= 0x075700
+  // The end of a request does not wait for a name server that does not answer.
+  curl_easy_setopt(curl.get(), CURLOPT_QUICK_EXIT, 1L);
+#endif
   curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, append);
   curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &answer);
   curl_easy_setopt(curl.get(), CURLOPT_ERRORBUFFER, problem);

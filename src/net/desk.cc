@@ -169,7 +169,8 @@ Expected<Enrolled> Enrolled::enrol(const std::vector<std::string>& servers, cons
     return tl::unexpected(good.error());
   }
   for (const Desk& each : made.desks_) say(each.descriptor, Answer{.type = Answer::Type::ready}.encode());
-  if (const auto others = made.await_others(deadline); !others) return tl::unexpected(others.error());
+  if (const auto others = made.await_others(own, deadline, quiet); !others)
+    return tl::unexpected(others.error());
   made.servers_.resize(made.desks_.size());
   for (const Desk& each : made.desks_) {
     const auto address = parse_numeric_address(each.answer.address);
@@ -181,8 +182,12 @@ Expected<Enrolled> Enrolled::enrol(const std::vector<std::string>& servers, cons
 }
 
 // Until every server has all ranks.
-Expected<void> Enrolled::await_others(Time deadline) const {
+Expected<void> Enrolled::await_others(const Enrolment& own, Time deadline, bool quiet) const {
+  Waiting waiting(own.name, quiet);
   for (const Desk& each : desks_) {
+    while (monotonic_now() < deadline &&
+           !wait_for(each.descriptor, POLLIN, std::min(deadline, monotonic_now() + kSecond)))
+      waiting.look([&] { return fmt::format("all ranks to enrol at the server at {}", each.where); });
     auto ready = hear_answer(each.descriptor, deadline);
     if (!ready && ready.error().code == ErrorCode::deadline) {
       say(each.descriptor, Answer{.type = Answer::Type::late}.encode());
@@ -204,7 +209,7 @@ Expected<void> Enrolled::all(const Enrolment& own, Time deadline, bool quiet) {
   const auto note = [&result](ErrorCode code, std::string sentence) {
     if (result) result = fail(code, std::move(sentence));
   };
-  Waiting waiting(own.rank, quiet);
+  Waiting waiting(own.name, quiet);
   for (Desk& each : desks_) {
     const auto address = parse_address(each.where);
     if (!address) {

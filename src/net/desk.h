@@ -78,7 +78,7 @@ class Enrolled {
   Enrolled() = default;
   Expected<void> all(const Enrolment& own, Time deadline, bool quiet);
   Expected<void> check() const;
-  Expected<void> await_others(Time deadline) const;
+  Expected<void> await_others(const Enrolment& own, Time deadline, bool quiet) const;
 
   std::vector<Desk> desks_;
   std::vector<Place> servers_;

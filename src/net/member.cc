@@ -56,7 +56,8 @@ Time monotonic_now() {
 Expected<std::unique_ptr<Member>> Member::join(const Options& options) {
   std::unique_ptr<Member> member(new Member(options));
   const Time deadline = monotonic_now() + options.join_timeout;
-  Waiting waiting(options.rank, options.quiet);
+  // Members need not have the numbers of ranks.
+  Waiting waiting(list({static_cast<std::uint16_t>(options.rank)}, options.names), options.quiet);
   if (auto found = member->find_switch(deadline, waiting); !found) return tl::unexpected(found.error());
   member->choose_lanes();
   if (auto opened = member->open_sockets(); !opened) return tl::unexpected(opened.error());
@@ -101,11 +102,12 @@ void Member::stop_heart() {
   heart_.join();
 }
 
-// Not if it would be in vain: then the lease ends.
+// Not if it would be in vain: then the lease ends. In a hurry, a heartbeat that is slow is enough to know.
 Expected<void> Member::tell_controller(Duration limit) {
   told_ = true;
   const Time asked = asked_;
-  if (!answers_ || (asked != 0 && monotonic_now() - asked > kSlowAnswer))
+  const bool slow = asked != 0 && monotonic_now() - asked > kSlowAnswer;
+  if (!answers_ || (slow && limit == kFarewell))
     return fail(ErrorCode::unreachable,
                 fmt::format("the controller at {} does not answer", options_.controller));
   const ControllerClient client(options_.controller, {.timeout = limit});

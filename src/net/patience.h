@@ -27,15 +27,15 @@ class Patience {
   explicit Patience(const Rendezvous& who)
       : deadline_(Clock::now() + std::chrono::nanoseconds(who.timeout)),
         longest_(std::max(kLastPause, std::chrono::milliseconds(who.size))),
-        waiting_(who.rank, who.quiet) {}
+        waiting_(fmt::format("rank {}", who.rank), who.quiet) {}
 
   void again() { pause_ = kFirstPause; }
   // False when the time is over. `what` says what is waited for.
   template <class What>
   bool nap(What what) {
-    waiting_.look(what);
     const auto now = Clock::now();
     if (now >= deadline_) return false;
+    waiting_.look(what);
     std::this_thread::sleep_for(std::min<Clock::duration>(pause_, deadline_ - now));
     pause_ = std::min(2 * pause_, longest_);
     return true;

@@ -88,19 +88,20 @@ class DirectoryMeeting {
       const auto met = look(blob);
       if (!met) return tl::unexpected(met.error());
       if (*met && collect(all)) break;
-      if (!nap_for("ready")) return too_late(who_, place(), missing("ready"));
+      if (!nap_for("ready", "come to")) return too_late(who_, place(), missing("ready"));
     }
     if (auto said = write("done", digest_); !said) return tl::unexpected(said.error());
     for (patience_.again(); !everyone_done();) {
-      if (!nap_for("done")) return too_late(who_, place(), missing("done"));
+      if (!nap_for("done", "read what is in")) return too_late(who_, place(), missing("done"));
     }
     if (who_.rank == 0) remove_all();
     return all;
   }
 
  private:
-  bool nap_for(const char* stage) {
-    return patience_.nap([&] { return fmt::format("rank {} to come to {}", list(missing(stage)), place()); });
+  bool nap_for(const char* stage, const char* what) {
+    return patience_.nap(
+        [&] { return fmt::format("rank {} to {} {}", list(missing(stage)), what, place()); });
   }
   fs::path path(std::uint32_t rank, const char* kind) const {
     return directory_ / fmt::format("{}.{}.{}", who_.job, rank, kind);

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "base/reminder.h"
 
@@ -16,20 +17,19 @@ Time monotonic_now();
 /// One wait of one rank.
 class Waiting {
  public:
-  Waiting(std::uint32_t rank, bool quiet) : rank_(rank), quiet_(quiet), reminder_(monotonic_now()) {}
+  Waiting(std::string who, bool quiet) : who_(std::move(who)), quiet_(quiet), reminder_(monotonic_now()) {}
 
   /// Called again and again; `what` makes a text such as "rank 3 at the controller 10.0.0.1:9001".
   template <class What>
   void look(What what) {
     const Time now = monotonic_now();
     if (quiet_ || !reminder_.due(now)) return;
-    fmt::print(stderr, "passing: rank {} has waited {} s for {}\n", rank_, reminder_.waited(now) / kSecond,
-               what());
+    fmt::print(stderr, "passing: {} has waited {} s for {}\n", who_, reminder_.waited(now) / kSecond, what());
     std::fflush(stderr);
   }
 
  private:
-  std::uint32_t rank_;
+  std::string who_;
   bool quiet_;
   Reminder reminder_;
 };

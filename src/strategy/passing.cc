@@ -77,7 +77,7 @@ class Passing : public Hierarchical {
   void progress(std::span<const pollfd> sources) override;
   std::optional<Time> next_timer() const override;
   Duration verdict(const Call& call) const override {
-    return hosts().size() > 1 && way_of(call) == Way::network ? 2 * (kAskRanks + kAskSwitch) : 0;
+    return hosts().size() > 1 && way_of(call) == Way::network ? kAskRanks + kAskSwitch : 0;
   }
   void leave() override {
     if (uplink_) uplink_->leave();

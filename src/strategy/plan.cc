@@ -41,9 +41,11 @@ constexpr Way kAcross[] = {Way::network, Way::ring, Way::narrow, Way::doubling};
 
 bool is_narrow(DataType type) { return inhost::wide_type(type) != type; }
 
-// The sum behind an average of float16 may be out of its range where the average is not.
+// The sum behind an average of float16 may be out of its range where the average is not, and so may parts of
+// a product. bfloat16 has the range of float32.
 bool fits_narrow(const Signature& what) {
-  return is_narrow(what.type) && !(what.type == DataType::float16 && what.reduction == Reduction::average);
+  const bool leaves_range = what.reduction == Reduction::average || what.reduction == Reduction::product;
+  return is_narrow(what.type) && !(what.type == DataType::float16 && leaves_range);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ from jobs import Jobs
 
 TIMEOUT = 4
 # To ask ranks and switch who is missing takes a second. The rest is for a machine that has other things to do.
-SOON = 2.5
+SOON = 2
 
 
 class Deadline(Jobs):

@@ -95,6 +95,10 @@ TEST(Plan, KnowsWhetherAnySizeGoesToTheSwitch) {
       bool any = false;
       for (double count = 1; count < 1e9; count = count * 1.01 + 1)
         any = any || plan.choose(tensor(4 * static_cast<std::uint64_t>(count))) == Way::network;
+      // Narrow floats never go there where float32 does not.
+      for (double count = 1; count < 1e9 && !any; count = count * 1.01 + 1)
+        EXPECT_NE(plan.choose(tensor(2 * static_cast<std::uint64_t>(count), DataType::bfloat16)),
+                  Way::network);
       EXPECT_EQ(plan.uses_switch(), any) << hosts << " hosts, " << link << " and " << rate << " Gbit/s";
     }
   }
@@ -133,6 +137,8 @@ TEST(Plan, DoesNotNarrowAnAverageOfFloat16) {
   const Plan plan{.hosts = 4, .ranks = 4, .has_switch = true, .link_rate = 0.2};
   EXPECT_EQ(plan.choose(tensor(8'000'000, DataType::float16, Reduction::average)), Way::network);
   EXPECT_EQ(plan.choose(tensor(8'000'000, DataType::bfloat16, Reduction::average)), Way::narrow);
+  EXPECT_EQ(plan.choose(tensor(8'000'000, DataType::float16, Reduction::product)), Way::ring);
+  EXPECT_EQ(plan.choose(tensor(8'000'000, DataType::float16, Reduction::max)), Way::narrow);
 }
 
 TEST(Plan, ExplainsItself) {

@@ -75,9 +75,12 @@ std::optional<Error> await_all(c10d::Store& store, const std::vector<std::string
     if (all) return std::nullopt;
     if (left > milliseconds(0)) {
       if (const Time now = now_as_time(); !config.quiet && reminder.due(now)) {
-        std::fprintf(stderr, "passing: rank %u has waited %d s for rank %s of %u to come to the store\n",
-                     config.rank, static_cast<int>(reminder.waited(now) / kSecond), missing().c_str(),
-                     config.size);
+        // Someone may just have come.
+        if (const std::string who = missing(); !who.empty()) {
+          std::fprintf(stderr, "passing: rank %u has waited %d s for rank %s of %u to come to the store\n",
+                       config.rank, static_cast<int>(reminder.waited(now) / kSecond), who.c_str(),
+                       config.size);
+        }
       }
       continue;
     }

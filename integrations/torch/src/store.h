@@ -30,9 +30,10 @@ inline bool has(c10d::Store& store, const std::vector<std::string>& keys) {
 inline bool comes_within(c10d::Store& store, const std::vector<std::string>& keys,
                          std::chrono::milliseconds timeout) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::milliseconds kLongestPause(50);
+  // Many ranks look more rarely: all of them ask one server.
+  const std::chrono::milliseconds longest(std::max<std::size_t>(50, keys.size()));
   const auto deadline = Clock::now() + timeout;
-  for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, kLongestPause)) {
+  for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, longest)) {
     if (has(store, keys)) return true;
     const auto now = Clock::now();
     if (now >= deadline) return false;

@@ -16,7 +16,8 @@ def rendezvous_from_environment():
     Sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT; what is set already stays, so that under
     torchrun nothing changes. The rank is the one that the library itself takes: that of the launcher nearest to the process.
     The master is the first node of the Slurm step or allocation, or else this host; for ranks on several hosts that no Slurm
-    knows of, set MASTER_ADDR. Its port comes from the name of the job, so that two jobs on one host do not meet.
+    knows of, set MASTER_ADDR. Its port comes from the name of the job, so that two jobs on one host do not meet;
+    MPICH outside Slurm has no names for jobs: set MASTER_PORT for the second one.
 
     Raises ValueError if nothing says which rank this is, or where the master is.
     """
