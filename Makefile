@@ -17,7 +17,7 @@ help:
 	@echo "make build     build only (PRESET=release|debug|asan|tsan)"
 	@echo "make deps      install what is needed from the distribution"
 	@echo "make bench     benchmarks (Google Benchmark); ARGS=... go to it"
-	@echo "make claims    measure what the documentation promises; ONLY=name for one"
+	@echo "make claims    measure what the documentation promises; ONLY=name,name for some"
 	@echo "make fuzz      fuzz for SECONDS=60 per target"
 	@echo "make sanitize  the tests under address, undefined and thread sanitizers"
 	@echo "make soak      random jobs on one switch for SECONDS=60: nothing may leak"

@@ -1,8 +1,10 @@
 // Sums a tensor over all ranks, and broadcasts a number. With any number of ranks, for instance
 //
-//   passing lab run --hosts 2 --ranks 2 -- ./all_reduce        hosts and a switch on this machine, as root
-//   PASSING_DIRECTORY=$(mktemp -d) mpirun -n 4 ./all_reduce    any launcher and a directory that all ranks
-//   share
+//   passing lab run --hosts 2 --ranks 2 -- env PASSING_STRATEGY=passing ./all_reduce
+//   PASSING_DIRECTORY=$(mktemp -d) mpirun -n 4 ./all_reduce
+//
+// The first, as root, makes hosts and a switch on this machine; between two hosts the default strategy, auto,
+// would not use the switch. The second needs any launcher, and a directory that all ranks share.
 #include <passing/communicator.h>
 
 #include <cstdint>

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Sums a tensor over all ranks, and broadcasts a number, from Python without any package. For instance
 
-  passing lab run --hosts 2 --ranks 2 -- ./all_reduce.py        hosts and a switch on this machine, as root
-  PASSING_DIRECTORY=$(mktemp -d) mpirun -n 4 ./all_reduce.py    any launcher and a directory that all ranks share
+  passing lab run --hosts 2 --ranks 2 -- env PASSING_STRATEGY=passing ./all_reduce.py
+  PASSING_DIRECTORY=$(mktemp -d) mpirun -n 4 ./all_reduce.py
+
+The first, as root, makes hosts and a switch on this machine; between two hosts the default strategy, auto, would not use
+the switch. The second needs any launcher, and a directory that all ranks share.
 
 PASSING_LIBRARY is the path of libpassing.so, if it is not installed where the system looks.
 """

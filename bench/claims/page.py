@@ -15,6 +15,7 @@ from promises import SUBJECTS, asked
 RESULTS = os.path.join(ROOT, "bench", "claims", "results.json")  # tracked, so that a clone knows what was measured before
 BEGIN = "<!-- results: made by bench/claims/page.py -->"
 END = "<!-- end of results -->"
+NOTHING = "No claim has been measured at this commit; `make claims` fills the tables."
 WORDS = {">=": "at least", "<=": "at most", "<": "below"}
 
 
@@ -76,6 +77,8 @@ def summary(subjects, rows):
 def render(subjects, results):
     rows = {row["name"]: row for row in results}
     lines = [BEGIN, ""]
+    if not any(current(claim, rows) for claims in subjects.values() for claim in claims):
+        lines += [NOTHING, ""]
     for subject, claims in subjects.items():
         lines += [f"### {subject}", "", *table(claims, rows), ""]
     lines += ["### What is missed", "", *summary(subjects, rows)]

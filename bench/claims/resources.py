@@ -84,5 +84,5 @@ def claims():
         ("switch-memory", "memory of a switch with the default slots", "<", 64, "MB", switch_memory),
         ("member-memory", "memory of a member beyond its tensor", "<", 16, "MB", member_memory),
         ("many-jobs", "64 jobs at once on one switch, all right", ">=", 64, "jobs", many_jobs),
-        ("clean-clone", "make test from a clean clone, dependencies installed", "<", 10, "minutes", clean_clone),
+        ("clean-clone", "make test from a clean clone, dependencies installed", "<", 20, "minutes", clean_clone),
     ]

@@ -345,8 +345,10 @@ void add_bench(CLI::App& app, int argc, char** argv) {
                     "also measure how long programs of a switch in the kernel run. It costs a little");
   list("--peers", options->peers,
        fmt::format("which peers, of {}; or all, or none", fmt::join(peers(), ", ")));
-  command->add_option("--racks", options->lab.plan.racks, "racks, joined by a spine where the switch is")
-      ->check(whole_number(1, 16))
+  command
+      ->add_option("--racks", options->lab.plan.racks,
+                   "racks, joined by a spine where the switch is; at most one per host")
+      ->check(whole_number(1, 64))
       ->capture_default_str();
   command
       ->add_option("--spine-rate", options->lab.plan.spine_rate,

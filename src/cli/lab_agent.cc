@@ -75,8 +75,8 @@ bool called_as_agent(const char* name) { return std::filesystem::path(name).file
 void add_lab_agent(CLI::App& lab) {
   CLI::App* command = lab.add_subcommand(
       "agent",
-      "Run a command on another host of the lab, as ssh would: HOST COMMAND... A launcher that takes one "
-      "word for it\nfinds one in PASSING_LAB_AGENT.");
+      "Run a command on another host of the lab, as ssh would: HOST COMMAND...\n\nA launcher that takes one "
+      "word for it finds one in PASSING_LAB_AGENT.");
   command->prefix_command();
   command->callback([command] { finish(run_agent(command->remaining())); });
 }

@@ -84,7 +84,8 @@ void add_plan_options(CLI::App& command, LabOptions& options) {
   command
       .add_option(
           "--racks", plan.racks,
-          "racks that share the hosts. Several racks have an uplink each, to a spine where the switch is")
+          "racks that share the hosts, at most one per host. Several racks have an uplink each, to a spine "
+          "where the switch is")
       ->check(whole_number(1, kMostHosts))
       ->capture_default_str();
   command

@@ -65,12 +65,15 @@ void add_server(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "server",
       "Run a parameter server. Ranks push gradients to it and pull the sums.\n\nThe strategies ps and "
-      "ps_hierarchical use it. Several servers own a range of keys each: start them with --index 0, 1, ... "
-      "and the same --of, and give the ranks all addresses (PASSING_SERVERS=HOST:PORT,HOST:PORT).");
+      "ps_hierarchical use it. Several servers own a range of every tensor's elements each: start them with "
+      "--index 0, 1, ... and the same --of, and give the ranks all addresses "
+      "(PASSING_SERVERS=HOST:PORT,HOST:PORT).");
   command->add_option("--listen", options->listen, "TCP address where ranks enrol")
       ->envname("PASSING_SERVER_LISTEN")
       ->capture_default_str();
-  command->add_option("--index", options->index, "which range of keys this server owns, from 0; below --of")
+  command
+      ->add_option("--index", options->index,
+                   "which range of every tensor's elements this server owns, from 0; below --of")
       ->envname("PASSING_SERVER_INDEX")
       ->check(whole_number(0, 1023))
       ->capture_default_str();

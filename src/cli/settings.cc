@@ -34,8 +34,10 @@ void print_settings() {
   fmt::print(
       "## Settings of a communicator\n\n"
       "A C++ program sets `Config` (`include/passing/config.h`), a C program calls `passing_config_set`\n"
-      "with the name in small letters and without `PASSING_`. `Config::from_environment()`, the PyTorch\n"
-      "backend and the examples read the variables. A variable that is set to nothing counts as not set.\n\n"
+      "with the name in small letters and without `PASSING_`. `Config::from_environment()` and the examples\n"
+      "read the variables. So does the PyTorch backend, except rank and size (also those on the host),\n"
+      "time-out and directory: these it has from torch, or needs none. A variable that is set to nothing\n"
+      "counts as not set.\n\n"
       "| variable | meaning | default | unit | range |\n|---|---|---|---|---|\n");
   const Config defaults;
   for (const Setting& each : settings()) {
@@ -49,10 +51,13 @@ void print_settings() {
 void print_launchers() {
   fmt::print(
       "\n## What launchers say\n\n"
-      "Rank and size come from the first of these launchers that has set both. The rank on the host comes\n"
-      "from the same one, unless `PASSING_LOCAL_RANK` and `PASSING_LOCAL_SIZE` are set. The job's name\n"
-      "comes from the first that has set one. MPICH counts only if it has set `MPI_LOCALRANKID`. A process\n"
-      "that srun itself has started is Slurm's, whatever launchers around it say.\n\n"
+      "Rank and size come from the first of these launchers that has set both. The order puts the launcher\n"
+      "first that is usually nearest to the process. There is one exception: a process that srun itself has\n"
+      "started is Slurm's, unless `PASSING_RANK` and `PASSING_SIZE`, or `RANK` and `WORLD_SIZE`, are set.\n"
+      "MPICH counts only if it has set `MPI_LOCALRANKID`.\n"
+      "\n"
+      "The rank on the host comes from the same launcher, unless `PASSING_LOCAL_RANK` and\n"
+      "`PASSING_LOCAL_SIZE` are set. The job's name comes from the first launcher that has set one.\n\n"
       "| launcher | rank | size | rank on the host | ranks on the host | job | beside these |\n"
       "|---|---|---|---|---|---|---|\n");
   for (const Launcher& each : launchers()) {
@@ -98,7 +103,7 @@ void print_options(const CLI::App& app) {
 void print_lab() {
   fmt::print(
       "\n## In a lab\n\n"
-      "`passing lab` sets these for what runs in it. Nobody else does.\n\n"
+      "`passing lab` sets these for what runs in it.\n\n"
       "| variable | meaning |\n|---|---|\n");
   std::set<std::string> only_here;
   for (const LabVariable& each : kLabVariables) {
@@ -114,8 +119,8 @@ void print_lab() {
 void print_page(const CLI::App& app) {
   fmt::print(
       "# Configuration\n\n"
-      "Every environment variable that PASSING reads. `passing settings` prints this page from the tables\n"
-      "that the code itself uses. A test compares the two.\n\n");
+      "Every environment variable that the library and the command read. `passing settings` prints this\n"
+      "page from the tables that the code itself uses. A test compares the two.\n\n");
   print_settings();
   print_launchers();
   print_options(app);

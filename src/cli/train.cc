@@ -261,9 +261,9 @@ void add_train(CLI::App& app, int argc, char** argv) {
                                fmt::join(real_models(), ", "), fmt::join(replay_models(), ", ")))
       ->delimiter(',');
   command
-      ->add_option(
-          "--strategies", options->strategies,
-          fmt::format("which strategies, of {}, auto; or all", fmt::join(trained_strategies(), ", ")))
+      ->add_option("--strategies", options->strategies,
+                   fmt::format("which strategies, of {}, auto; or all, which is all but auto",
+                               fmt::join(trained_strategies(), ", ")))
       ->delimiter(',')
       ->capture_default_str();
   command

@@ -49,7 +49,9 @@ std::vector<Setting> of_ranks() {
   return {
       {"rank", number<&Config::rank>(), "Which of the job's ranks this process is.", "0 to size - 1", nullptr,
        true},
-      {"size", number<&Config::size>(), "How many ranks the job has.", fmt::format("1 to {}", kMostRanks),
+      {"size", number<&Config::size>(),
+       "How many ranks the job has. At most 1024 if they meet through the controller.",
+       fmt::format("1 to {}", kMostRanks),
        [](const Config& c) { return c.size >= 1 && c.size <= kMostRanks; }, true},
       {"local_rank", number<&Config::local_rank>(), "Which of the ranks on its host this process is.",
        "below local_size", nullptr, true},
@@ -59,8 +61,8 @@ std::vector<Setting> of_ranks() {
        "The job's name. It is the same on all ranks, and no other job has it at the same time.",
        fmt::format("1 to {} letters, digits, dots, dashes or underscores", kLongestJob), fits_a_job, true},
       {"host", text<&Config::host>(),
-       "A label: ranks with the same one share memory. If no rank of a machine has one, those share that "
-       "can.",
+       "A label: ranks with the same one share memory. If no rank of a machine has a label, the ranks of "
+       "that machine that can share memory do.",
        "", nullptr},
       {"rack", text<&Config::rack>(), "A label: hosts with the same one are below one switch of the network.",
        "", nullptr},
@@ -75,7 +77,9 @@ std::vector<Setting> of_ranks() {
 std::vector<Setting> of_ways() {
   return {
       {"address", text<&Config::address>(),
-       "The IP that other ranks reach this one by. Empty: the one that leads there.", "", nullptr},
+       "The IP by which other ranks reach this one. Empty: the address of the interface by which the others "
+       "are reached.",
+       "", nullptr},
       {"strategy", text<&Config::strategy>(),
        "How an all-reduce is carried out ([communicator.md](communicator.md#strategies)). Empty: `auto`.",
        fmt::format("one of {}", fmt::join(strategies(), ", ")), is_known_strategy},
@@ -100,7 +104,7 @@ std::vector<Setting> of_limits() {
       {"lanes", number<&Config::lanes>(),
        "Parallel streams to the switch. In `passing` and `ring_hierarchical` they are stripes of a tensor, "
        "at most as many as the fewest ranks of a host. 0: chosen, at most 4.",
-       fmt::format("1 to {}, or 0 for the switch's choice", PASSING_MAX_LANES),
+       fmt::format("1 to {}, or 0 for the default", PASSING_MAX_LANES),
        [](const Config& c) { return c.lanes <= PASSING_MAX_LANES; }},
       {"slots", number<&Config::slots>(),
        "Slots of the switch per lane. 0: 256 over all lanes, fewer at a large MTU.",

@@ -42,6 +42,11 @@ class Render(unittest.TestCase):
             text = render(*results)
             self.assertIn("| four hosts | at least 0.98 of ceiling | not measured | |", text)
             self.assertNotIn("Measured on", text)
+            self.assertTrue(text.startswith(f"{page.BEGIN}\n\n{page.NOTHING}\n\n### Speed"), text)
+
+    def test_does_not_deny_what_was_measured(self):
+        for verdict in ("pass", "miss", "error"):
+            self.assertNotIn(page.NOTHING, render(result(verdict=verdict)))
 
     def test_lists_what_is_missed_and_what_failed(self):
         self.assertIn("- Speed: four hosts: 0.5, asked at least 0.98 of ceiling", render(result(figure=0.5, verdict="miss")))

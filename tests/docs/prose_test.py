@@ -11,17 +11,20 @@ COLUMNS = 100
 UNBREAKABLE = re.compile(r"\s*\||\s*<!--|\s*(?:[-*]\s+)?!?\[.*\]\(\S+\)[.,;]?$|\s*\[[^\]]+\]:\s")
 
 
+PAGES = [*pages.all_pages(), pages.ROOT / "CHANGELOG.md"]
+
+
 class Prose(unittest.TestCase):
     def test_lines_are_short(self):
         long = [f"{pages.name_of(page)}:{line.number}: {len(line.text)} columns"
-                for page in pages.all_pages() for line in pages.lines_of(page)
+                for page in PAGES for line in pages.lines_of(page)
                 if len(line.text) > COLUMNS and not line.fenced and not UNBREAKABLE.match(line.text)]
         if long:
             self.fail(f"prose has at most {COLUMNS} columns\n" + "\n".join(long))
 
     def test_links_lead_somewhere(self):
         lost = []
-        for page in pages.all_pages():
+        for page in PAGES:
             for number, target in pages.links_of(page):
                 if problem := self.problem(page, target):
                     lost.append(f"{pages.name_of(page)}:{number}: {target}: {problem}")

@@ -76,6 +76,15 @@ class Faults(unittest.TestCase):
                 self.assertRegex(outputs[rank], f"init RuntimeError passing: (Timed out|a connection is closed) : (rank [012]: )?rank {missing} of 3 did not come within 4 s")
                 self.assertIn(f"passing: rank {rank} has waited 3 s for rank {missing} of 3 to come to the store", outputs[rank])
 
+    def test_time_to_meet_that_is_the_default_but_set(self):
+        """It counts, and not the group's time-out, which is shorter."""
+        outputs = self.ranks("""
+            os.environ["PASSING_CREATE_TIMEOUT"] = "60"
+            if rank == 2: time.sleep(6)
+            says("init", lambda: begin(3))
+        """, switch=False, hosts=1)
+        self.all_say(outputs, "init nothing")
+
     def test_a_rank_with_a_bad_setting(self):
         for bad in (0, 2):
             body = f"""

@@ -488,7 +488,7 @@ TEST(CommunicatorConfig, LimitsAreNamed) {
             "create_timeout is -1.5 seconds: must be above 0, at most 1000000000 (PASSING_CREATE_TIMEOUT)");
   EXPECT_NE(complaint_with([](Config& c) { c.timeout = std::chrono::milliseconds::max(); }), "");
   EXPECT_EQ(complaint_with([](Config& c) { c.lanes = 65; }),
-            "lanes is 65: must be 1 to 64, or 0 for the switch's choice (PASSING_LANES)");
+            "lanes is 65: must be 1 to 64, or 0 for the default (PASSING_LANES)");
   for (const std::uint32_t slots : {3U, 65536U}) {
     Config config = valid();
     config.slots = slots;
