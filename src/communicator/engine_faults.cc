@@ -255,6 +255,8 @@ void Engine::conclude() {
       behind.push_back(id(r));
     }
   }
+  // Who is behind and alive may wait for someone else itself, since before this rank did: it has the word.
+  if (silent.empty() && !behind.empty() && net::monotonic_now() < inquiry_->until) return;
   std::vector<std::uint16_t> missing = !silent.empty() ? silent : behind;
   const char* why = !silent.empty() ? "not answering" : "not calling it";
   if (missing.empty()) {
