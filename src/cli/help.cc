@@ -74,7 +74,7 @@ std::string range_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t colon = type.find(':');
   if (colon == std::string::npos || !option.get_option_text().empty()) return "";
-  const std::string check = type.substr(colon + 1);
+  std::string check = type.substr(colon + 1);
   static const std::regex between(R"(\w+ in \[(\S+) - (\S+)\])");
   if (std::smatch found; std::regex_match(check, found, between))
     return found[1].str() + " to " + found[2].str();

@@ -107,9 +107,10 @@ Expected<void> Member::tell_controller(Duration limit) {
   told_ = true;
   const Time asked = asked_;
   const bool slow = asked != 0 && monotonic_now() - asked > kSlowAnswer;
-  if (!answers_ || (slow && limit == kFarewell))
+  if (!answers_ || (slow && limit == kFarewell)) {
     return fail(ErrorCode::unreachable,
                 fmt::format("the controller at {} does not answer", options_.controller));
+  }
   const ControllerClient client(options_.controller, {.timeout = limit});
   return client.leave(options_.job, membership_.key, options_.rank);
 }
