@@ -29,6 +29,33 @@ MUTANTS = [
     ("kernel-answers-who-has-left", "src/dataplane/bpf/aggregate.h",
      "  if ((job->departed >> (member & 63) & 1) != 0) return 0;\n", "", ("conformance", "*tc_veth_3_who_has_left_is_sent_nothing")),
 
+    # Which slots are whose.
+    ("slots-beside-a-job-are-lost", "src/dataplane/ranges.cc",
+     "  if (length > count) ranges_.emplace(first + count, length - count);\n", "", ("unit", "Ranges.*Model")),
+    ("slots-do-not-join-those-before", "src/dataplane/ranges.cc",
+     "if (distance == before->second) {", "if (false) {", ("unit", "Ranges.*Model")),
+    ("slots-do-not-join-those-after", "src/dataplane/ranges.cc",
+     "if (after != ranges_.end() && after->first == first + count) {", "if (false) {", ("unit", "Ranges.*Model")),
+    ("slots-of-a-job-are-kept", "src/dataplane/jobs.cc",
+     "  slots_.give_back(found.first_slot, found.slot_count);\n", "", ("unit", "Ranges.*NeverShareASlot")),
+
+    # Deadlines and waiting.
+    ("grace-ends-at-the-next-expiry", "src/endpoint/lane_end.cc",
+     "  timer_ = std::min(timer_.value_or(end), end);\n", "", ("unit", "Lane.Section83WithoutAnyAnswer*")),
+    ("requests-are-not-interrupted", "src/net/controller_client.cc",
+     "polled != CURLM_OK || interrupt.revents != 0 || rest <= 0", "polled != CURLM_OK || rest <= 0",
+     ("rendezvous", "ControllerClient.IsInterrupted")),
+    ("reminders-do-not-back-off", "src/base/reminder.h",
+     "next_ = now + std::clamp(now - begun_, kFirst, kLongest);", "next_ = now + kFirst;", ("unit", "Reminder.*")),
+
+    # 16 bits.
+    ("auto-takes-words-of-the-switch-for-16-bits", "src/strategy/plan.cc",
+     "size_of(way == Way::narrow ? what.type", "size_of(way != Way::ring ? what.type", ("unit", "Plan.KnowsThat16Bits*")),
+    ("auto-narrows-averages-of-float16", "src/strategy/plan.cc",
+     "!(what.type == DataType::float16 && leaves_range)", "(leaves_range || true)", ("unit", "Plan.DoesNotNarrow*")),
+    ("narrow-averages-are-sums", "src/strategy/host_to_host.cc",
+     "    finish(what.type, what.reduction, ranks_, leg.results, leg.count);\n", "", ("communicator", "*Exact.EveryBit/AutoOfFour")),
+
     # The dataplane.
     ("skip-epoch-check", "src/dataplane/aggregator.cc",
      "if (header.epoch != spec.epoch) return Drop::wrong_epoch;", "",
