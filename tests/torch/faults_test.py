@@ -238,6 +238,8 @@ class Faults(unittest.TestCase):
     def test_explain(self):
         body = 'begin(); import passing.torch; print("way:", passing.torch.explain(10_000_000))'
         self.all_say(self.ranks(body), "way: .*switch")
+        body = 'begin(); import passing.torch; print("way:", passing.torch.explain(10_000_000, dtype=torch.bfloat16))'
+        self.all_say(self.ranks(body), "way: all_reduce of 10000000 bfloat16 .*16 bits go through the switch as words of 32")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Groups that meet by torch's TCPStore, as init_method="env://" and torchrun have it: late ranks, time-outs, restarts."""
 
+import contextlib
 import os
+import random
 import re
 import signal
 import socket
@@ -21,9 +23,12 @@ RESTARTS = int(os.environ.get("PASSING_TEST_RESTARTS", "3"))
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those that the system gives to whoever connects: nobody takes it before the ranks do."""
+    while True:
+        port = random.randrange(20000, 30000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port
 
 
 class Store(unittest.TestCase):

@@ -104,8 +104,8 @@ std::shared_ptr<PassingBackend::Running> PassingBackend::running() {
   return running_;
 }
 
-std::string PassingBackend::explain(std::size_t elements) {
-  return running()->communicator.explain(elements, DataType::float32);
+std::string PassingBackend::explain(std::size_t elements, const at::Tensor& example) {
+  return running()->communicator.explain(elements, type_of("explain", example));
 }
 
 CallOptions PassingBackend::within(std::chrono::milliseconds timeout) const {

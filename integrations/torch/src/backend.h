@@ -28,7 +28,8 @@ class PassingBackend final : public Base {
 
   const std::string getBackendName() const override { return "passing"; }
   /// Which way an all-reduce of so many float32 goes, and why.
-  std::string explain(std::size_t elements);
+  /// Of an all-reduce of so many elements of the type of `example`.
+  std::string explain(std::size_t elements, const at::Tensor& example);
   /// Ends what is under way, and leaves the group; only errors come after it. Whoever still has a reference,
   /// as DDP has, does not keep the switch waiting.
   void leave();

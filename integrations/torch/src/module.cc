@@ -38,10 +38,10 @@ PYBIND11_MODULE(_backend, module) {
              py::arg("timeout"), py::call_guard<py::gil_scoped_release>());
   module.def(
       "explain",
-      [](const c10::intrusive_ptr<Base>& group, std::size_t elements) {
-        return ours(group).explain(elements);
+      [](const c10::intrusive_ptr<Base>& group, std::size_t elements, const at::Tensor& example) {
+        return ours(group).explain(elements, example);
       },
-      py::arg("group"), py::arg("elements"));
+      py::arg("group"), py::arg("elements"), py::arg("example"));
   module.def("place_from_environment", &place_from_environment);
   module.def("leave_all", &PassingBackend::leave_all, py::call_guard<py::gil_scoped_release>());
   module.def(

@@ -28,9 +28,9 @@ from .launch import rendezvous_from_environment  # noqa: E402
 __all__ = ["explain", "rendezvous_from_environment"]
 
 
-def explain(elements, group=None):
-    """Which way an all-reduce of so many float32 goes in a group, and why, in a sentence."""
-    return _backend.explain(_raw(group), elements)
+def explain(elements, group=None, dtype=torch.float32):
+    """Which way an all-reduce of so many elements goes in a group, and why, in a sentence."""
+    return _backend.explain(_raw(group), elements, torch.empty(0, dtype=dtype))
 
 
 def _raw(group):
