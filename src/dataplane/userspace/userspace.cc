@@ -158,8 +158,10 @@ class UserspaceDataplane::Worker {
   std::thread thread_;
 };
 
-Expected<std::unique_ptr<UserspaceDataplane>> UserspaceDataplane::start(const Options& options) {
-  std::unique_ptr<UserspaceDataplane> dataplane(new UserspaceDataplane(options));
+namespace {
+
+// One for each thread, on ports in a row.
+Expected<std::vector<net::UdpSocket>> open_sockets(const UserspaceDataplane::Options& options) {
   std::vector<net::UdpSocket> sockets;
   net::SocketAddress address = options.listen;
   for (unsigned t = 0; t < options.threads; ++t) {
@@ -169,6 +171,19 @@ Expected<std::unique_ptr<UserspaceDataplane>> UserspaceDataplane::start(const Op
     address.set_port(static_cast<std::uint16_t>(socket->local().port() + 1));
     sockets.push_back(std::move(*socket));
   }
+  return sockets;
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<UserspaceDataplane>> UserspaceDataplane::start(const Options& options) {
+  std::unique_ptr<UserspaceDataplane> dataplane(new UserspaceDataplane(options));
+  auto opened = open_sockets(options);
+  // Any port will do, but the next one may be someone else's.
+  for (int again = 0; !opened && options.listen.port() == 0 && again < 16; ++again)
+    opened = open_sockets(options);
+  if (!opened) return tl::unexpected(opened.error());
+  std::vector<net::UdpSocket> sockets = std::move(*opened);
   dataplane->options_.listen = sockets.front().local();
   for (unsigned t = 0; t < options.threads; ++t) {
     Capabilities capabilities = options.capabilities;
