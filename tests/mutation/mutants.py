@@ -7,7 +7,34 @@ SEEDS = ("simulation", "*EndExactlyAsTheyMust/*")
 
 DIFFERENTIAL = ("bpf", "*NoPacketIsTreatedOtherwise*/tc_ipv4")
 
+JUDGES = ("judge_tests", "*AgreeAndNameNobodyInnocent/*")
+
 MUTANTS = [
+    # How faults are judged.
+    ("judge-decides-at-once", "src/judge/judge.cc",
+     "  if (now < settled()) return;\n", "", JUDGES),
+    ("judge-blames-who-left-in-order", "src/judge/judge.cc",
+     "      if (board_.of(rank).left) continue;\n", "", JUDGES),
+    ("judge-does-not-pass-on", "src/judge/judge.cc",
+     "    if (can_reach(neighbours_[i].rank)) outbox_", "    if (from == neighbours_.size()) outbox_", JUDGES),
+    ("judge-passes-on-again", "src/judge/judge.cc",
+     "  if (best_ && !proposal.better_than(*best_)) {",
+     "  if (best_ && !proposal.better_than(*best_) && !(proposal == *best_)) {", JUDGES),
+    ("judge-keeps-records-to-itself", "src/judge/board.cc",
+     "  unsent_[from].erase(rank);", "  for (auto& each : unsent_) each.erase(rank);", JUDGES),
+    ("judge-does-not-answer", "src/judge/judge.cc",
+     "    round_ = news->round;\n    renew_record();", "    round_ = news->round;", JUDGES),
+    ("judge-judges-late", "src/judge/judge.cc",
+     "std::max(turn_->deadline, now + kAnswer)}", "std::max(turn_->deadline, now + kAnswer) + kSecond}", JUDGES),
+    ("judge-judges-before-answers-can-come", "src/judge/judge.cc",
+     "std::max(turn_->deadline, now + kAnswer)}", "now}", JUDGES),
+    ("judge-chooses-by-itself", "src/judge/record.cc",
+     "  return key(*this) < key(other);", "  return order(error.code) < order(other.error.code);", JUDGES),
+    ("judge-does-not-wait-for-an-explanation", "src/judge/judge.h",
+     "kExplanation = 250 *", "kExplanation = 0 *", JUDGES),
+    ("judge-takes-a-broken-link-for-a-death", "src/judge/judge.cc",
+     "      if (answered(rank, each.round)) {", "      if (false) {", JUDGES),
+
     # The dataplane in the kernel.
     ("kernel-skips-the-key", "src/dataplane/bpf/aggregate.h",
      "  if (bpf_be64_to_cpu(key) != known->key) return PASSING_BPF_WRONG_KEY;\n", "", DIFFERENTIAL),

@@ -1,0 +1,581 @@
+#include "judge/world.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "judge/neighbours.h"
+
+namespace passing::judge {
+namespace {
+
+constexpr Duration kBound = kSecond;  // section 8: after a deadline
+constexpr Duration kSlack =
+    kAnswer + 150 * kMillisecond;  // what a rank did so shortly before, others may not know
+constexpr Time kEnd = 60 * kSecond;
+
+// In the order of their weights.
+struct Weight {
+  Fault fault;
+  std::uint64_t weight;
+};
+constexpr Weight kWeights[] = {
+    {Fault::none, 6},    {Fault::kill, 14},       {Fault::kill_host, 8},  {Fault::kill_neighbours, 8},
+    {Fault::stop, 10},   {Fault::pause, 8},       {Fault::partition, 10}, {Fault::healing, 8},
+    {Fault::absent, 10}, {Fault::late, 6},        {Fault::cancel, 4},     {Fault::refused, 4},
+    {Fault::leave, 8},   {Fault::broken_link, 4},
+};
+
+Fault pick_fault(rehearse::Random& random) {
+  std::uint64_t all = 0;
+  for (const Weight& each : kWeights) all += each.weight;
+  std::uint64_t at = random.below(all);
+  for (const Weight& each : kWeights) {
+    if (at < each.weight) return each.fault;
+    at -= each.weight;
+  }
+  return Fault::none;
+}
+
+std::string key_of(const Proposal& proposal) {
+  return fmt::format("{} {} {} {}", proposal.proposer, static_cast<int>(proposal.error.code),
+                     proposal.error.members, proposal.error.message);
+}
+
+}  // namespace
+
+const char* to_string(Fault fault) {
+  switch (fault) {
+    case Fault::none: return "none";
+    case Fault::kill: return "kill";
+    case Fault::kill_host: return "kill_host";
+    case Fault::kill_neighbours: return "kill_neighbours";
+    case Fault::stop: return "stop";
+    case Fault::pause: return "pause";
+    case Fault::partition: return "partition";
+    case Fault::healing: return "healing";
+    case Fault::absent: return "absent";
+    case Fault::late: return "late";
+    case Fault::cancel: return "cancel";
+    case Fault::refused: return "refused";
+    case Fault::leave: return "leave";
+    case Fault::broken_link: return "broken_link";
+  }
+  return "?";
+}
+
+Scenario Scenario::from_seed(std::uint64_t seed) {
+  rehearse::Random random(seed);
+  Scenario s;
+  s.seed = seed;
+  s.ranks = static_cast<std::uint32_t>(random.chance(0.85) ? random.between(2, 12) : random.between(13, 64));
+  s.operations = static_cast<std::uint32_t>(random.between(1, 4));
+  constexpr Duration kTimeouts[] = {200 * kMillisecond, kSecond, 2 * kSecond, 5 * kSecond};
+  s.timeout = random.pick(kTimeouts);
+  constexpr double kLosses[] = {0, 0, 0.01, 0.05};
+  s.loss = random.pick(kLosses);
+  s.slow = random.chance(0.3) ? 0.3 : 0;
+  s.fault = pick_fault(random);
+  // Mostly while the operations run.
+  s.at = random.between(0, random.chance(0.8) ? 30 * kMillisecond * s.operations : s.timeout);
+  const auto some = [&](std::uint64_t most) {
+    const std::uint64_t count = 1 + random.below(std::max<std::uint64_t>(most, 1));
+    while (s.culprits.size() < std::min<std::uint64_t>(count, s.ranks - 1))
+      s.culprits.insert(static_cast<std::uint32_t>(random.below(s.ranks)));
+  };
+  // As ranks of a host or a rack are.
+  const auto side_by_side = [&](std::uint32_t most) {
+    const auto first = random.below(s.ranks);
+    for (std::int64_t i = 0, n = random.between(1, std::max(1U, most)); i < n; ++i)
+      s.culprits.insert(static_cast<std::uint32_t>((first + i) % s.ranks));
+  };
+  switch (s.fault) {
+    case Fault::none: break;
+    case Fault::kill:
+    case Fault::stop:
+    case Fault::absent: some(random.chance(0.6) ? 1 : 3); break;
+    case Fault::kill_host: side_by_side(s.ranks / 4); break;
+    case Fault::kill_neighbours: {
+      const auto around = static_cast<std::uint32_t>(random.below(s.ranks));
+      const auto all = neighbours(around, s.ranks);
+      for (std::size_t i = 0; i < std::max<std::size_t>(1, all.size() / 2); ++i)
+        s.culprits.insert(all[random.below(all.size())]);
+      break;
+    }
+    case Fault::pause:
+    case Fault::healing:
+      s.timeout = std::max(s.timeout, 2 * kSecond);
+      s.at = random.between(0, s.timeout / 4);
+      s.lasts = random.between(10 * kMillisecond, s.timeout / 4);
+      some(s.fault == Fault::pause ? 3 : s.ranks / 2);
+      break;
+    case Fault::partition: side_by_side(s.ranks / 2); break;
+    case Fault::late:
+      some(2);
+      s.lasts = random.between(s.timeout / 10, s.timeout / 3);
+      break;
+    case Fault::cancel:
+    case Fault::refused:
+    case Fault::leave: some(1); break;
+    case Fault::broken_link:
+      s.ranks = std::max(s.ranks, 3U);
+      s.loss = 0;
+      while (s.culprits.size() < 2) s.culprits.insert(static_cast<std::uint32_t>(random.below(s.ranks)));
+      break;
+  }
+  return s;
+}
+
+std::string Scenario::describe() const {
+  return fmt::format(
+      "seed {}: {} ranks, {} operations, timeout {} ms, loss {}, slow {}, {} of {} at {} ms for {} ms", seed,
+      ranks, operations, timeout / kMillisecond, loss, slow, to_string(fault), culprits, at / kMillisecond,
+      lasts / kMillisecond);
+}
+
+World::World(const Scenario& scenario) : scenario_(scenario), random_(scenario.seed * 7919 + 1) {
+  const std::uint32_t size = scenario_.ranks;
+  ranks_.resize(size);
+  wakes_.assign(size, INT64_MAX);
+  constexpr Shape kShapes[] = {Shape::all, Shape::ring, Shape::broadcast};
+  for (std::uint32_t i = 0; i < scenario_.operations; ++i) shapes_.push_back(random_.pick(kShapes));
+  std::vector<std::string> names;
+  for (std::uint32_t r = 0; r < size; ++r) names.push_back(fmt::format("rank {}", r));
+  for (std::uint32_t r = 0; r < size; ++r) {
+    ranks_[r].judge = std::make_unique<Judge>(Judge::Group{
+        .rank = r,
+        .size = size,
+        .names = names,
+        .describe = [](std::uint64_t number) { return fmt::format("operation {}", number); },
+        .waiting_for =
+            [this, r] {
+              std::vector<std::uint16_t> waits;
+              const std::uint64_t number = ranks_[r].ended;
+              const std::vector<std::uint32_t> needed = needs(r, number);
+              const auto add = [&](std::uint32_t who) { waits.push_back(static_cast<std::uint16_t>(who)); };
+              if (shapes_[number] == Shape::ring) add((r + scenario_.ranks - 1) % scenario_.ranks);
+              if (shapes_[number] == Shape::broadcast && !needed.empty()) add(needed.front());
+              for (const std::uint32_t each : needed) {
+                if (shapes_[number] == Shape::all && ranks_[each].called <= number) add(each);
+              }
+              return waits;
+            }});
+  }
+}
+
+void World::at(Time when, std::function<void()> what) { events_.push({when, order_++, std::move(what)}); }
+
+bool World::apart(std::uint32_t a, std::uint32_t b) const {
+  return parted_ && scenario_.culprits.contains(a) != scenario_.culprits.contains(b);
+}
+
+// Whose contribution it needs. Of a broadcast: those on the way from the root, the nearest first.
+std::vector<std::uint32_t> World::needs(std::uint32_t rank, std::uint64_t number) const {
+  std::vector<std::uint32_t> all;
+  if (shapes_[number] != Shape::broadcast) {
+    for (std::uint32_t r = 0; r < scenario_.ranks; ++r) {
+      if (r != rank) all.push_back(r);
+    }
+    return all;
+  }
+  const auto root = static_cast<std::uint32_t>(number % scenario_.ranks);
+  std::uint32_t place = (rank + scenario_.ranks - root) % scenario_.ranks;
+  while (place != 0) {
+    place &= place - 1;
+    all.push_back((place + root) % scenario_.ranks);
+  }
+  return all;
+}
+
+bool World::complete(std::uint32_t rank, std::uint64_t number) const {
+  const auto needed = needs(rank, number);
+  return std::ranges::all_of(needed, [&](std::uint32_t each) {
+    const Rank& other = ranks_[each];
+    if (other.ended > number) return true;
+    return other.called > number && !other.dead && !other.stopped && !other.decision && !apart(rank, each);
+  });
+}
+
+void World::check_complete() {
+  for (bool more = true; more;) {
+    more = false;
+    for (std::uint32_t r = 0; r < scenario_.ranks; ++r) {
+      Rank& rank = ranks_[r];
+      if (rank.dead || rank.stopped || rank.decision || rank.ended >= rank.called || !complete(r, rank.ended))
+        continue;
+      end(r, rank.ended);
+      more = true;
+    }
+  }
+}
+
+void World::end(std::uint32_t rank, std::uint64_t number) {
+  Rank& own = ranks_[rank];
+  own.ended = number + 1;
+  own.ended_at.push_back(now_);
+  set_turn(rank);
+  if (own.ended == own.called && own.leaving) return leave(rank);
+  if (own.ended == own.called) schedule_calls(rank, own.called);
+  pump(rank);
+}
+
+void World::leave(std::uint32_t rank) {
+  Rank& own = ranks_[rank];
+  if (own.decision || std::exchange(own.left, true)) return;
+  own.judge->leave(now_);
+  pump(rank);
+  at(now_ + (random_.chance(0.5) ? 0 : random_.between(1, 200) * kMillisecond), [this, rank] {
+    close_connections(rank, true, "it has closed the connection");
+    close_connections(rank, false, "it has closed the connection");
+  });
+}
+
+void World::set_turn(std::uint32_t rank) {
+  Rank& own = ranks_[rank];
+  own.judge->called(own.called);
+  if (own.ended == own.called) return own.judge->idle();
+  own.turn_since = now_;
+  own.judge->turn({own.ended, now_, now_ + scenario_.timeout, 0});
+}
+
+void World::schedule_calls(std::uint32_t rank, std::uint64_t number) {
+  if (number >= scenario_.operations) return;
+  Duration pause = random_.between(0, std::min<Duration>(30 * kMillisecond, scenario_.timeout / 20));
+  const bool culprit = scenario_.culprits.contains(rank);
+  const bool last = number + 1 == scenario_.operations;
+  if (culprit && last && scenario_.fault == Fault::absent) return;
+  if (culprit && last && scenario_.fault == Fault::late) pause += scenario_.lasts;
+  at(now_ + pause, [this, rank] { to(rank, [this, rank] { call(rank); }); });
+}
+
+void World::call(std::uint32_t rank) {
+  Rank& own = ranks_[rank];
+  if (own.decision || own.left) return;
+  ++own.called;
+  own.called_at.push_back(now_);
+  if (own.called - own.ended == 1) set_turn(rank);
+  own.judge->called(own.called);
+  pump(rank);
+  check_complete();
+}
+
+// What happens to a rank: not if it is dead, later if it is stopped.
+void World::to(std::uint32_t rank, std::function<void()> what) {
+  Rank& own = ranks_[rank];
+  if (own.dead) return;
+  if (own.stopped) {
+    own.held.push_back(std::move(what));
+    return;
+  }
+  what();
+}
+
+Duration World::delay(std::uint32_t from, std::uint32_t to) {
+  auto [found, fresh] = base_.try_emplace(std::minmax(from, to));
+  if (fresh)
+    found->second = random_.chance(scenario_.slow) ? random_.between(20, 40) * kMillisecond
+                                                   : random_.between(50, 2000) * kMicrosecond;
+  Duration time = found->second;
+  if (random_.chance(scenario_.loss)) {
+    time += random_.between(200, 400) * kMillisecond;
+    outcome_.probes.insert("a segment was lost");
+  }
+  return time;
+}
+
+// In order on each connection, also behind what was late; held while there is no way.
+void World::send(std::uint32_t from, const Message& message) {
+  note_proposal(from, message.to, message.data);
+  const auto deliver = [this, from, message] {
+    to(message.to, [this, from, message] {
+      if (ranks_[message.to].decided_closed) return;
+      ranks_[message.to].judge->hear(now_, from, message.data);
+      pump(message.to);
+    });
+  };
+  const auto connection = std::pair(from, message.to);
+  if (apart(from, message.to)) {
+    parted_mail_[connection].push_back(deliver);
+    return;
+  }
+  Time& last = arrivals_[connection];
+  last = std::max(last, now_ + delay(from, message.to));
+  at(last, [this, connection, deliver] {
+    if (apart(connection.first, connection.second)) {
+      parted_mail_[connection].push_back(deliver);
+    } else {
+      deliver();
+    }
+  });
+}
+
+void World::note_proposal(std::uint32_t from, std::uint32_t to, const std::string& data) {
+  // Those with records carry none, and are many.
+  if (data[sizeof(News::round)] != 0 || data[sizeof(News::round) + 1] != 0) return;
+  const auto news = News::decode(data);
+  if (!news || !news->proposal) return;
+  const std::string key = key_of(*news->proposal);
+  auto [found, fresh] = proposals_.try_emplace(key);
+  Proposed& proposed = found->second;
+  if (fresh) {
+    const Rank& own = ranks_[from];
+    proposed.at = now_;
+    proposed.idle = own.ended == own.called;
+    proposed.number = own.ended;
+    proposed.members = news->proposal->error.members;
+    proposed.hops[from] = 0;
+  }
+  const std::uint32_t hops = proposed.hops.at(from) + 1;
+  const auto [reached, first] = proposed.hops.try_emplace(to, hops);
+  if (first) outcome_.most_hops = std::max(outcome_.most_hops, hops);
+  if (++carried_[{from, to, key}] > 1 && outcome_.problem.empty())
+    outcome_.problem = fmt::format("{} told {} twice: {}", from, to, key);
+}
+
+// A rank's connections break. Those for data go with the decision, those for control a while later.
+void World::close_connections(std::uint32_t rank, bool control, const char* why) {
+  const auto near = neighbours(rank, scenario_.ranks);
+  for (std::uint32_t r = 0; r < scenario_.ranks; ++r) {
+    if (r == rank) continue;
+    const bool neighbour = std::ranges::binary_search(near, r);
+    const bool carries =
+        (r * 31 + rank * 17 + scenario_.seed) % 3 == 0 || (r + rank * 17 + scenario_.seed) % 5 == 0;
+    if (control ? !neighbour : !carries) continue;
+    Time& last = arrivals_[{rank, r}];
+    last = std::max(last, now_ + delay(rank, r));
+    at(last, [this, rank, r, why] {
+      if (apart(rank, r)) return;
+      to(r, [this, rank, r, why] {
+        if (ranks_[r].decided_closed) return;
+        ranks_[r].judge->lost(now_, rank, why);
+        pump(r);
+      });
+    });
+  }
+}
+
+// Does what the caller of a judge does.
+void World::pump(std::uint32_t rank) {
+  Rank& own = ranks_[rank];
+  while (auto message = own.judge->next_message()) send(rank, *message);
+  if (own.judge->decision() && !own.decision) {
+    own.decision = own.judge->decision();
+    own.decided_at = now_;
+    close_connections(rank, false, "it has closed the connection");
+    at(now_ + 500 * kMillisecond, [this, rank] {
+      if (!std::exchange(ranks_[rank].decided_closed, true) && !ranks_[rank].dead)
+        close_connections(rank, true, "closed");
+    });
+  }
+  if (own.decision && own.judge->all_know() && !std::exchange(own.decided_closed, true))
+    close_connections(rank, true, "it has closed the connection");
+  const Time next = std::max(own.judge->next_timer(), now_);
+  if (own.judge->next_timer() == INT64_MAX || next >= wakes_[rank]) return;
+  wakes_[rank] = next;
+  at(next, [this, rank, next] {
+    if (wakes_[rank] != next) return;
+    wakes_[rank] = INT64_MAX;
+    to(rank, [this, rank] {
+      ranks_[rank].judge->step(now_);
+      pump(rank);
+    });
+  });
+}
+
+void World::schedule_fault() {
+  for (const std::uint32_t rank : scenario_.culprits) {
+    // Not quite at the same time.
+    const Time when = scenario_.at + (scenario_.fault == Fault::partition || scenario_.fault == Fault::healing
+                                          ? 0
+                                          : random_.between(0, 100) * kMillisecond);
+    Rank& own = ranks_[rank];
+    switch (scenario_.fault) {
+      case Fault::kill:
+      case Fault::kill_host:
+      case Fault::kill_neighbours:
+        at(when, [this, rank, &own] {
+          if (own.decided_closed) return;
+          own.dead = true;
+          close_connections(rank, true, "Connection reset by peer");
+          close_connections(rank, false, "Connection reset by peer");
+        });
+        break;
+      case Fault::stop: at(when, [&own] { own.stopped = true; }); break;
+      case Fault::pause:
+        at(when, [&own] { own.stopped = true; });
+        at(when + scenario_.lasts, [this, &own] {
+          own.stopped = false;
+          for (auto& each : std::exchange(own.held, {})) each();
+          check_complete();
+        });
+        break;
+      case Fault::partition:
+      case Fault::healing:
+        at(when, [this] { parted_ = true; });
+        if (scenario_.fault == Fault::healing)
+          at(when + scenario_.lasts, [this] {
+            if (!std::exchange(parted_, false)) return;
+            for (auto& [connection, mail] : std::exchange(parted_mail_, {})) {
+              for (auto& each : mail) each();
+            }
+            check_complete();
+          });
+        break;
+      case Fault::cancel:
+      case Fault::refused:
+        at(when, [this, rank, &own] {
+          if (own.ended == own.called || own.decision) return;
+          const bool cancel = scenario_.fault == Fault::cancel;
+          own.judge->problem(now_,
+                             {cancel ? ErrorCode::cancelled : ErrorCode::no_capacity,
+                              "by itself",
+                              {static_cast<std::uint16_t>(rank)}},
+                             true);
+          pump(rank);
+        });
+        break;
+      case Fault::leave:
+        at(when, [this, rank, &own] {
+          own.leaving = true;
+          if (own.ended == own.called) leave(rank);
+        });
+        break;
+      case Fault::broken_link:
+        at(when, [this, rank] {
+          const auto& both = scenario_.culprits;
+          const std::uint32_t other = *both.begin() == rank ? *both.rbegin() : *both.begin();
+          ranks_[rank].judge->lost(now_, other, "Connection timed out");
+          pump(rank);
+        });
+        break;
+      case Fault::none:
+      case Fault::absent:
+      case Fault::late: break;
+    }
+  }
+}
+
+Outcome World::run() {
+  for (std::uint32_t r = 0; r < scenario_.ranks; ++r) schedule_calls(r, 0);
+  schedule_fault();
+  std::uint64_t steps = 0;
+  while (!events_.empty() && events_.top().at < kEnd) {
+    const Event event = events_.top();
+    events_.pop();
+    now_ = event.at;
+    event.what();
+    if (++steps > 3'000'000) {
+      outcome_.problem = "it does not come to an end";
+      return outcome_;
+    }
+  }
+  check(outcome_);
+  return outcome_;
+}
+
+bool World::survivor(std::uint32_t rank) const {
+  const Rank& own = ranks_[rank];
+  const bool stopped = (scenario_.fault == Fault::stop || scenario_.fault == Fault::pause) &&
+                       scenario_.culprits.contains(rank);
+  return !own.dead && !stopped && !own.left;
+}
+
+void World::check(Outcome& outcome) const {
+  for (const auto& problem : {check_ends(), check_agreement(), check_innocence()}) {
+    if (outcome.problem.empty()) outcome.problem = problem;
+  }
+  if (proposals_.size() > 1) outcome.probes.insert("several proposals");
+  for (const Rank& each : ranks_) {
+    if (!each.decision) continue;
+    const std::string& text = each.decision->error.message;
+    for (const char* word :
+         {"not confirmed", "left before it", "not answering", "not calling it", "are lost", "is lost"}) {
+      if (text.find(word) != std::string::npos) outcome.probes.insert(word);
+    }
+  }
+}
+
+// Section 8, 1 and 5.
+std::string World::check_ends() const {
+  const bool harmless = scenario_.fault == Fault::none || scenario_.fault == Fault::healing ||
+                        scenario_.fault == Fault::pause || scenario_.fault == Fault::late;
+  // Nobody needs who has left after all that was called.
+  const bool unneeded = scenario_.fault == Fault::leave && std::ranges::all_of(ranks_, [&](const Rank& each) {
+                          return each.called <= ranks_[*scenario_.culprits.begin()].called;
+                        });
+  for (std::uint32_t r = 0; r < scenario_.ranks; ++r) {
+    const Rank& own = ranks_[r];
+    if (own.decision && (harmless || unneeded))
+      return fmt::format("{} failed: {}", r, own.decision->error.message);
+    if (!survivor(r)) continue;
+    if (own.ended < own.called) {
+      if (!own.decision) return fmt::format("operation {} of {} never ends", own.ended, r);
+      const Time late = own.decided_at - own.turn_since - scenario_.timeout;
+      if (late > kBound) return fmt::format("{} failed {} ms after the deadline", r, late / kMillisecond);
+    }
+    if (harmless && own.ended < scenario_.operations) return fmt::format("{} has not completed", r);
+  }
+  return "";
+}
+
+// Section 8, 2: who can talk to each other names the same ranks.
+std::string World::check_agreement() const {
+  std::vector<std::uint32_t> part(scenario_.ranks);
+  for (std::uint32_t r = 0; r < scenario_.ranks; ++r) part[r] = r;
+  const std::function<std::uint32_t(std::uint32_t)> find = [&](std::uint32_t r) {
+    return part[r] == r ? r : part[r] = find(part[r]);
+  };
+  for (std::uint32_t r = 0; r < scenario_.ranks; ++r) {
+    for (const std::uint32_t each : neighbours(r, scenario_.ranks)) {
+      if (survivor(r) && survivor(each) && !apart(r, each)) part[find(r)] = find(each);
+    }
+  }
+  std::map<std::uint32_t, std::uint32_t> first;
+  for (std::uint32_t r = 0; r < scenario_.ranks; ++r) {
+    if (!survivor(r)) continue;
+    const std::uint32_t other = first.try_emplace(find(r), r).first->second;
+    const auto& a = ranks_[other].decision;
+    const auto& b = ranks_[r].decision;
+    if (a.has_value() != b.has_value()) return fmt::format("{} and {}: one knows of a failure", other, r);
+    if (a && a->error.members != b->error.members) {
+      return fmt::format("{} names {}, {} names {}: {} / {}", other, a->error.members, r, b->error.members,
+                         a->error.message, b->error.message);
+    }
+  }
+  return "";
+}
+
+bool World::guilty(std::uint32_t rank, const Proposed& proposed) const {
+  const Rank& own = ranks_[rank];
+  if (own.left || (!survivor(rank))) return true;
+  if ((scenario_.fault == Fault::partition || scenario_.fault == Fault::cancel ||
+       scenario_.fault == Fault::refused) &&
+      scenario_.culprits.contains(rank))
+    return true;
+  if (scenario_.fault == Fault::broken_link && scenario_.culprits.contains(rank)) return true;
+  if (scenario_.fault == Fault::partition)
+    return true;  // of the other side, or this one's: check_agreement sees
+  std::uint64_t calls = 0;
+  for (const Time each : own.called_at) calls += each <= proposed.at - kSlack ? 1 : 0;
+  std::uint64_t ends = 0;
+  for (const Time each : own.ended_at) ends += each <= proposed.at ? 1 : 0;
+  return calls <= proposed.number && ends >= calls;
+}
+
+// Section 8, 3.
+std::string World::check_innocence() const {
+  for (const auto& [key, proposed] : proposals_) {
+    bool someone = false;
+    for (std::uint32_t r = 0; r < scenario_.ranks; ++r) someone = someone || guilty(r, proposed);
+    if (scenario_.fault == Fault::broken_link && proposed.members.size() != 2)
+      return fmt::format("not both ends are named: {}", key);
+    for (const std::uint16_t each : proposed.members) {
+      if (someone && !guilty(each, proposed)) return fmt::format("{} is named, and innocent: {}", each, key);
+    }
+  }
+  return "";
+}
+
+}  // namespace passing::judge
