@@ -1,5 +1,5 @@
-// fmt, compiled once: header-only it costs seconds in every file. Its shared library is not used, since it could
-// clash with another version in someone's process; here its symbols are hidden like all of ours.
+// fmt, compiled once: header-only it costs seconds in every file. Its shared library is not used, since it
+// could clash with another version in someone's process; here its symbols are hidden like all of ours.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE
