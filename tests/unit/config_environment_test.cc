@@ -10,6 +10,7 @@
 
 #include "communicator/settings.h"
 #include "passing/config.h"
+#include "temporary.h"
 
 extern char** environ;
 
@@ -333,7 +334,8 @@ TEST_F(Environment, TimesAreSeconds) {
 
 TEST_F(Environment, TokensComeFromFiles) {
   set_ranks("0", "1");
-  const std::string path = testing::TempDir() + "passing-token-" + std::to_string(getpid());
+  const test::TemporaryDirectory directory;
+  const std::string path = directory.file("token");
   const auto write = [&](const std::string& text) { std::ofstream(path, std::ios::binary) << text; };
   set("PASSING_TOKEN_FILE", path);
   write("secret of the job\r\n\n");
