@@ -330,6 +330,7 @@ void Member::receive_until(Time limit) {
 
 // Tells the controller that this member lives, and hears when the epoch is over.
 void Member::heartbeat() {
+  pthread_setname_np(pthread_self(), "passing-heart");
   const ControllerClient client(options_.controller, {.interrupt = interrupt_});
   Time heard = monotonic_now();
   std::unique_lock lock(mutex_);
