@@ -155,6 +155,9 @@ PASSING_API passing_status passing_send(passing_comm* comm, const void* data, si
 #define PASSING_ANY_SOURCE UINT32_MAX
 PASSING_API passing_status passing_recv(passing_comm* comm, void* data, size_t bytes, uint32_t from,
                                         uint32_t tag, double timeout, passing_op** op);
+/* The same, and waits: *source gets who sent it, or PASSING_ANY_SOURCE if it failed. */
+PASSING_API passing_status passing_recv_from(passing_comm* comm, void* data, size_t bytes, uint32_t from,
+                                             uint32_t tag, double timeout, uint32_t* source);
 
 /* Waits, says how it ended, and frees it. */
 PASSING_API passing_status passing_wait(passing_op* op);

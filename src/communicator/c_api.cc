@@ -301,6 +301,21 @@ passing_status passing_recv(passing_comm* comm, void* data, size_t bytes, uint32
   });
 }
 
+passing_status passing_recv_from(passing_comm* comm, void* data, size_t bytes, uint32_t from, uint32_t tag,
+                                 double timeout, uint32_t* source) {
+  if (source != nullptr) *source = PASSING_ANY_SOURCE;
+  return guarded([&]() -> Expected<void> {
+    if (comm == nullptr) return is_null("comm");
+    if (source == nullptr) return is_null("source");
+    const auto options = options_of(timeout);
+    if (!options) return tl::unexpected<Error>(options.error());
+    const Operation begun = comm->communicator.recv(data, bytes, from, tag, *options);
+    auto ended = begun.wait();
+    if (ended) *source = begun.source();
+    return ended;
+  });
+}
+
 passing_status passing_wait(passing_op* op) {
   const std::unique_ptr<passing_op> owned(op);
   return guarded([&]() -> Expected<void> {

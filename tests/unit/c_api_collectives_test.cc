@@ -6,6 +6,7 @@
 #include <functional>
 #include <latch>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -143,6 +144,29 @@ TEST(CApi, AllToAllOfThreeRanks) {
     });
     const Numbers expected[] = {{}, {0, 10, 20}, {1, 2, 11, 12, 21, 22}};
     EXPECT_EQ(some, expected[rank]);
+  });
+}
+
+TEST(CApi, RecvFromAnyRankSaysWhoSent) {
+  in_group([](passing_comm* comm, std::uint32_t rank) {
+    if (rank != 1) {
+      EXPECT_EQ(passing_send(comm, &rank, sizeof rank, 1, 7, 0, nullptr), PASSING_OK) << passing_error();
+      return;
+    }
+    std::set<std::uint32_t> sources;
+    for (std::uint32_t i = 1; i < kRanks; ++i) {
+      std::uint32_t said = kRanks;
+      std::uint32_t source = kRanks;
+      EXPECT_EQ(passing_recv_from(comm, &said, sizeof said, PASSING_ANY_SOURCE, 7, 0, &source), PASSING_OK)
+          << passing_error();
+      EXPECT_EQ(source, said);
+      sources.insert(source);
+    }
+    EXPECT_EQ(sources, (std::set<std::uint32_t>{0, 2}));
+    // Nobody sends that.
+    std::uint32_t source = 0;
+    EXPECT_EQ(passing_recv_from(comm, nullptr, 0, 0, 8, 0.05, &source), PASSING_DEADLINE);
+    EXPECT_EQ(source, PASSING_ANY_SOURCE);
   });
 }
 

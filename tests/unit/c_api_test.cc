@@ -58,6 +58,10 @@ TEST(CApi, NullIsRefused) {
   expect_refused(passing_check(nullptr), "comm is null: must be given");
   expect_refused(passing_barrier(nullptr, 0, nullptr), "comm is null: must be given");
   expect_refused(passing_wait(nullptr), "op is null: must be given");
+  std::uint32_t source = 0;
+  expect_refused(passing_recv_from(nullptr, nullptr, 0, 0, 0, 0, &source), "comm is null: must be given");
+  expect_refused(passing_recv_from(alone.comm, nullptr, 0, 0, 0, 0, nullptr),
+                 "source is null: must be given");
   EXPECT_EQ(passing_rank(nullptr), std::numeric_limits<std::uint32_t>::max());
   EXPECT_EQ(passing_test(nullptr), -1);
   EXPECT_STREQ(passing_strategy(nullptr), "");
