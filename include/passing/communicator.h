@@ -120,8 +120,8 @@ class PASSING_API Communicator {
   /// A buffer for any operation. Where ranks of a host share memory, theirs need not be copied. Not
   /// initialised; it lives until free(), or as long as the communicator.
   Expected<void*> allocate(std::size_t bytes);
-  /// Of allocate(), and no operation uses it. Null is none.
-  void free(void* data);
+  /// Of allocate(), and no operation uses it. Null is none; anything else that is not in use is an error.
+  Expected<void> free(void* data);
 
   /// All ranks call it. Those with the same color form a group, ordered by key, then by rank; a negative
   /// color joins none. Waits for the others.

@@ -104,7 +104,7 @@ PASSING_API const char* passing_explain(const passing_comm* comm, size_t count, 
 /* A buffer for any operation; one that ranks of a host share, where they share memory: it need not be copied.
  * It lives until passing_release, or as long as the communicator. */
 PASSING_API passing_status passing_allocate(passing_comm* comm, size_t bytes, void** data);
-PASSING_API void passing_release(passing_comm* comm, void* data);
+PASSING_API passing_status passing_release(passing_comm* comm, void* data);
 /* PASSING_OK, or why every call on it fails. */
 PASSING_API passing_status passing_check(const passing_comm* comm);
 

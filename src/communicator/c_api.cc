@@ -171,8 +171,12 @@ passing_status passing_allocate(passing_comm* comm, size_t bytes, void** data) {
   });
 }
 
-void passing_release(passing_comm* comm, void* data) {
-  if (comm != nullptr) comm->communicator.free(data);
+passing_status passing_release(passing_comm* comm, void* data) {
+  return guarded([&]() -> Expected<void> {
+    if (data == nullptr) return {};
+    if (comm == nullptr) return is_null("comm");
+    return comm->communicator.free(data);
+  });
 }
 
 const char* passing_strategy(const passing_comm* comm) {

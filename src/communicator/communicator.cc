@@ -378,9 +378,9 @@ Expected<void*> Communicator::allocate(std::size_t bytes) {
   return impl_->engine->allocate(bytes);
 }
 
-void Communicator::free(void* data) {
-  // A child's copy of the memory goes with the child.
-  if (!impl_->engine->mailbox()->foreign()) impl_->engine->free(data);
+Expected<void> Communicator::free(void* data) {
+  if (impl_->engine->mailbox()->foreign()) return impl_->engine->mailbox()->fork_error();
+  return impl_->engine->free(data);
 }
 
 Expected<std::optional<Communicator>> Communicator::split(int color, int key) {

@@ -1,4 +1,6 @@
 // The C interface: arguments, settings, errors, and one rank alone. Processes are in tests/integration.
+#include "unit/c_api.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,7 +12,6 @@
 #include <thread>
 
 #include "passing/passing.h"
-#include "unit/c_api.h"
 
 namespace passing::test {
 namespace {
@@ -125,8 +126,13 @@ TEST(CApi, BuffersAndReasons) {
   std::memset(data, 0, 4096);
   EXPECT_EQ(passing_all_reduce(alone.comm, data, data, 1024, PASSING_FLOAT32, PASSING_SUM, 0, nullptr),
             PASSING_OK);
-  passing_release(alone.comm, data);
-  passing_release(alone.comm, nullptr);
+  EXPECT_EQ(passing_release(alone.comm, data), PASSING_OK) << passing_error();
+  EXPECT_EQ(passing_release(alone.comm, data), PASSING_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(passing_error()).find("this communicator did not allocate it"), std::string::npos)
+      << passing_error();
+  EXPECT_EQ(passing_release(alone.comm, nullptr), PASSING_OK);
+  EXPECT_EQ(passing_release(nullptr, nullptr), PASSING_OK);
+  expect_refused(passing_release(nullptr, &data), "comm is null: must be given");
   EXPECT_EQ(passing_allocate(alone.comm, SIZE_MAX, &data), PASSING_NO_CAPACITY);
   EXPECT_EQ(data, nullptr);
   EXPECT_EQ(passing_allocate(nullptr, 1, &data), PASSING_INVALID_ARGUMENT);

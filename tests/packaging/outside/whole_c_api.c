@@ -83,7 +83,8 @@ static void memory(passing_comm* comm) {
   void* data = NULL;
   OK(passing_allocate(comm, 100, &data));
   memset(data, 1, 100);
-  passing_release(comm, data);
+  OK(passing_release(comm, data));
+  EXPECT(passing_release(comm, data) == PASSING_INVALID_ARGUMENT);
 }
 
 int main(void) {
