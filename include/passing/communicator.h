@@ -43,7 +43,7 @@ class PASSING_API Operation {
 /// Instead of a rank that recv takes from: the first that sends.
 constexpr std::uint32_t kAnySource = UINT32_MAX;
 
-/// Per call; the default is Config::timeout.
+/// Per call; none, or 0: Config::timeout. A negative one is over already.
 struct CallOptions {
   std::optional<std::chrono::milliseconds> timeout;
 };

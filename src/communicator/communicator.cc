@@ -27,7 +27,9 @@ class Communicator::Impl {
     auto state = std::make_shared<Operation::State>();
     state->mailbox = engine->mailbox();
     state->begun = net::monotonic_now();
-    const auto timeout = std::clamp(options.timeout.value_or(config().timeout), std::chrono::milliseconds(0),
+    using std::chrono::milliseconds;
+    const auto given = options.timeout.value_or(milliseconds(0));
+    const auto timeout = std::clamp(given == milliseconds(0) ? config().timeout : given, milliseconds(0),
                                     *milliseconds_of(kLongestTimeout));
     state->call.deadline = state->begun + timeout.count() * kMillisecond;
     return state;

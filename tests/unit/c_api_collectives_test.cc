@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <latch>
@@ -167,6 +168,13 @@ TEST(CApi, RecvFromAnyRankSaysWhoSent) {
     std::uint32_t source = 0;
     EXPECT_EQ(passing_recv_from(comm, nullptr, 0, 0, 8, 0.05, &source), PASSING_DEADLINE);
     EXPECT_EQ(source, PASSING_ANY_SOURCE);
+  });
+}
+
+TEST(CApi, ATimeoutOfNoughtIsTheCommunicators) {
+  in_group([](passing_comm* comm, std::uint32_t rank) {
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    EXPECT_EQ(passing_barrier(comm, 0, nullptr), PASSING_OK) << passing_error();
   });
 }
 
