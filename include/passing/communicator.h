@@ -124,7 +124,8 @@ class PASSING_API Communicator {
   Expected<void> free(void* data);
 
   /// All ranks call it. Those with the same color form a group, ordered by key, then by rank; a negative
-  /// color joins none. Waits for the others.
+  /// color joins none. Waits for the others, and for a split of another thread: no other collective of this
+  /// communicator may be called meanwhile.
   Expected<std::optional<Communicator>> split(int color, int key = 0);
 
  private:
