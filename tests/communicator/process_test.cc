@@ -198,6 +198,7 @@ TEST_P(Guest, TooFewDescriptors) {
     ASSERT_FALSE(made);
     if (made.error().message == "nobody else is here") continue;
     ++failed;
+    EXPECT_EQ(made.error().code, ErrorCode::no_capacity) << made.error().message;
     EXPECT_NE(made.error().message.find("ulimit -n"), std::string::npos) << made.error().message;
   }
   EXPECT_GT(failed, 0);
@@ -218,6 +219,7 @@ TEST_P(Guest, TooFewDescriptorsForConnections) {
   for (const int each : hoard) ::close(each);
   setrlimit(RLIMIT_NOFILE, &before);
   ASSERT_FALSE(ended);
+  EXPECT_EQ(ended.error().code, ErrorCode::no_capacity) << ended.error().message;
   EXPECT_NE(ended.error().message.find("ulimit -n"), std::string::npos) << ended.error().message;
   EXPECT_EQ(ended.error().members, std::vector<std::uint16_t>{1});
 }
