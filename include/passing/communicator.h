@@ -43,7 +43,7 @@ class PASSING_API Operation {
 /// Instead of a rank that recv takes from: the first that sends.
 constexpr std::uint32_t kAnySource = UINT32_MAX;
 
-/// Per call; the default is Config::timeout.
+/// Per call; none, or 0: Config::timeout. A negative one is over already.
 struct CallOptions {
   std::optional<std::chrono::milliseconds> timeout;
 };
@@ -120,11 +120,12 @@ class PASSING_API Communicator {
   /// A buffer for any operation. Where ranks of a host share memory, theirs need not be copied. Not
   /// initialised; it lives until free(), or as long as the communicator.
   Expected<void*> allocate(std::size_t bytes);
-  /// Of allocate(), and no operation uses it. Null is none.
-  void free(void* data);
+  /// Of allocate(), and no operation uses it. Null is none; anything else that is not in use is an error.
+  Expected<void> free(void* data);
 
   /// All ranks call it. Those with the same color form a group, ordered by key, then by rank; a negative
-  /// color joins none. Waits for the others.
+  /// color joins none. Waits for the others, and for a split of another thread: no other collective of this
+  /// communicator may be called meanwhile.
   Expected<std::optional<Communicator>> split(int color, int key = 0);
 
  private:

@@ -12,7 +12,7 @@ namespace passing {
 
 enum class ErrorCode : std::uint8_t {
   invalid_argument = 1,  ///< bad input: the message names the value and the remedy
-  no_capacity,           ///< too few slots in the switch, too little memory or too few threads here
+  no_capacity,           ///< too few slots in the switch; too few descriptors, threads or memory here
   disagreement,          ///< ranks called different operations; the message says who called what
   deadline,              ///< an operation did not end in time; `members` are the missing ones
   unreachable,           ///< the switch, its controller or a peer did not answer

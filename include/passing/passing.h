@@ -104,7 +104,7 @@ PASSING_API const char* passing_explain(const passing_comm* comm, size_t count, 
 /* A buffer for any operation; one that ranks of a host share, where they share memory: it need not be copied.
  * It lives until passing_release, or as long as the communicator. */
 PASSING_API passing_status passing_allocate(passing_comm* comm, size_t bytes, void** data);
-PASSING_API void passing_release(passing_comm* comm, void* data);
+PASSING_API passing_status passing_release(passing_comm* comm, void* data);
 /* PASSING_OK, or why every call on it fails. */
 PASSING_API passing_status passing_check(const passing_comm* comm);
 
@@ -155,6 +155,9 @@ PASSING_API passing_status passing_send(passing_comm* comm, const void* data, si
 #define PASSING_ANY_SOURCE UINT32_MAX
 PASSING_API passing_status passing_recv(passing_comm* comm, void* data, size_t bytes, uint32_t from,
                                         uint32_t tag, double timeout, passing_op** op);
+/* The same, and waits: *source gets who sent it, or PASSING_ANY_SOURCE if it failed. */
+PASSING_API passing_status passing_recv_from(passing_comm* comm, void* data, size_t bytes, uint32_t from,
+                                             uint32_t tag, double timeout, uint32_t* source);
 
 /* Waits, says how it ended, and frees it. */
 PASSING_API passing_status passing_wait(passing_op* op);

@@ -4,21 +4,18 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <cerrno>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/shortage.h"
 
 namespace passing {
 
-/// "; raise the limit of descriptors (ulimit -n)", if that is what the system's error number means; else
-/// nothing.
-inline std::string descriptor_remedy(int error) {
-  return error == EMFILE || error == ENFILE ? "; raise the limit of descriptors (ulimit -n)" : "";
-}
+/// Of a shortage of any kind: shortage_remedy().
+inline std::string descriptor_remedy(int error) { return shortage_remedy(error); }
 
 /// Signals are left to the application's threads.
 template <class Body>

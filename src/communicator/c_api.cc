@@ -171,8 +171,12 @@ passing_status passing_allocate(passing_comm* comm, size_t bytes, void** data) {
   });
 }
 
-void passing_release(passing_comm* comm, void* data) {
-  if (comm != nullptr) comm->communicator.free(data);
+passing_status passing_release(passing_comm* comm, void* data) {
+  return guarded([&]() -> Expected<void> {
+    if (data == nullptr) return {};
+    if (comm == nullptr) return is_null("comm");
+    return comm->communicator.free(data);
+  });
 }
 
 const char* passing_strategy(const passing_comm* comm) {
@@ -298,6 +302,21 @@ passing_status passing_recv(passing_comm* comm, void* data, size_t bytes, uint32
                             double timeout, passing_op** op) {
   return start(comm, timeout, op, [&](Communicator& with, const CallOptions& options) -> Expected<Operation> {
     return with.recv(data, bytes, from, tag, options);
+  });
+}
+
+passing_status passing_recv_from(passing_comm* comm, void* data, size_t bytes, uint32_t from, uint32_t tag,
+                                 double timeout, uint32_t* source) {
+  if (source != nullptr) *source = PASSING_ANY_SOURCE;
+  return guarded([&]() -> Expected<void> {
+    if (comm == nullptr) return is_null("comm");
+    if (source == nullptr) return is_null("source");
+    const auto options = options_of(timeout);
+    if (!options) return tl::unexpected<Error>(options.error());
+    const Operation begun = comm->communicator.recv(data, bytes, from, tag, *options);
+    auto ended = begun.wait();
+    if (ended) *source = begun.source();
+    return ended;
   });
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "base/hash.h"
 #include "communicator/engine.h"
@@ -27,7 +28,9 @@ class Communicator::Impl {
     auto state = std::make_shared<Operation::State>();
     state->mailbox = engine->mailbox();
     state->begun = net::monotonic_now();
-    const auto timeout = std::clamp(options.timeout.value_or(config().timeout), std::chrono::milliseconds(0),
+    using std::chrono::milliseconds;
+    const auto given = options.timeout.value_or(milliseconds(0));
+    const auto timeout = std::clamp(given == milliseconds(0) ? config().timeout : given, milliseconds(0),
                                     *milliseconds_of(kLongestTimeout));
     state->call.deadline = state->begun + timeout.count() * kMillisecond;
     return state;
@@ -45,17 +48,21 @@ class Communicator::Impl {
   Operation collective(const char* name, const StatePtr& state, const strategy::Signature& signature,
                        std::string wrong, const void* input, std::size_t input_elements, void* output,
                        std::size_t output_elements) const;
-  /// Everyone's blobs, by rank.
-  Expected<std::vector<std::string>> exchange(std::string blob) const {
+  /// Everyone's blobs, by rank, and which of the collectives brought them: all ranks number them alike.
+  struct Exchanged {
+    std::vector<std::string> blobs;
+    std::uint64_t number = 0;
+  };
+  Expected<Exchanged> exchange(std::string blob) const {
     const StatePtr state = prepare({});
     state->call.signature.kind = Kind::exchange;
     state->call.blob = std::move(blob);
     if (auto ended = begin(state).wait(); !ended) return tl::unexpected(ended.error());
-    return state->call.blobs;
+    return Exchanged{state->call.blobs, state->call.number};
   }
 
   std::unique_ptr<Engine> engine;
-  std::uint32_t splits = 0;
+  std::mutex splitting;  // a split is two exchanges; those of another must not come between them
 };
 
 namespace {
@@ -357,8 +364,8 @@ Operation Communicator::recv(void* data, std::size_t bytes, std::uint32_t from, 
 namespace {
 
 // The name of a part of a job; a hash where it would become too long.
-std::string part_of(const std::string& job, std::uint32_t generation, int color) {
-  std::string name = fmt::format("{}.{}.{}", job, generation, color);
+std::string part_of(const std::string& job, std::uint64_t split, int color) {
+  std::string name = fmt::format("{}.{}.{}", job, split, color);
   if (name.size() <= kLongestJob) return name;
   return job.substr(0, kLongestJob / 2) + "." + net::to_hex(hash_of(name));
 }
@@ -378,12 +385,16 @@ Expected<void*> Communicator::allocate(std::size_t bytes) {
   return impl_->engine->allocate(bytes);
 }
 
-void Communicator::free(void* data) {
-  // A child's copy of the memory goes with the child.
-  if (!impl_->engine->mailbox()->foreign()) impl_->engine->free(data);
+Expected<void> Communicator::free(void* data) {
+  if (impl_->engine->mailbox()->foreign()) return impl_->engine->mailbox()->fork_error();
+  return impl_->engine->free(data);
 }
 
 Expected<std::optional<Communicator>> Communicator::split(int color, int key) {
+  // In a fork the lock may be that of a thread which is not there.
+  if (impl_->engine->mailbox()->foreign())
+    return tl::unexpected(impl_->engine->mailbox()->fork_error().error());
+  const std::lock_guard lock(impl_->splitting);
   const auto wishes = impl_->exchange(fmt::format("{} {} {}", color, key, impl_->engine->host_name()));
   if (!wishes) return tl::unexpected(wishes.error());
   struct Wish {
@@ -400,15 +411,15 @@ Expected<std::optional<Communicator>> Communicator::split(int color, int key) {
     int their_color = 0;
     int their_key = 0;
     int label = 0;
-    std::sscanf((*wishes)[r].c_str(), "%d %d %n", &their_color, &their_key, &label);
+    const std::string& wish = wishes->blobs[r];
+    std::sscanf(wish.c_str(), "%d %d %n", &their_color, &their_key, &label);
     if (their_color != color) continue;
     members.push_back({their_key, r});
-    if ((*wishes)[r].substr(static_cast<std::size_t>(label)) != impl_->engine->host_name()) continue;
+    if (wish.substr(static_cast<std::size_t>(label)) != impl_->engine->host_name()) continue;
     ++neighbours;
     if (Wish{their_key, r} < Wish{key, rank()}) ++before;
   }
   std::sort(members.begin(), members.end());
-  const std::uint32_t generation = impl_->splits++;
 
   // Those that join no group still take part in the exchange: it is a collective of all.
   if (color < 0) {
@@ -422,7 +433,7 @@ Expected<std::optional<Communicator>> Communicator::split(int color, int key) {
   config.size = static_cast<std::uint32_t>(members.size());
   config.local_rank = before;
   config.local_size = neighbours;
-  config.job = part_of(config.job, generation, color);
+  config.job = part_of(config.job, wishes->number, color);
   bool exchanged = false;
   config.exchange = [&](const std::string& blob) -> Expected<std::vector<std::string>> {
     exchanged = true;
@@ -430,7 +441,7 @@ Expected<std::optional<Communicator>> Communicator::split(int color, int key) {
     if (!all) return tl::unexpected(all.error());
     std::vector<std::string> ours;
     ours.reserve(members.size());
-    for (const Wish& each : members) ours.push_back((*all)[each.rank]);
+    for (const Wish& each : members) ours.push_back(all->blobs[each.rank]);
     return ours;
   };
   auto part = create(config);

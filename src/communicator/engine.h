@@ -5,13 +5,13 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "communicator/messages.h"
 #include "communicator/operation.h"
+#include "communicator/shared_heap.h"
 #include "net/mesh.h"
 #include "passing/config.h"
 #include "strategy/strategy.h"
@@ -50,8 +50,8 @@ class Engine : private Worker {
   std::uint32_t hosts() const { return plan_ ? static_cast<std::uint32_t>(plan_->hosts) : 0; }
 
   /// Of any thread: docs/communicator.md.
-  Expected<void*> allocate(std::size_t bytes);
-  void free(void* data);
+  Expected<void*> allocate(std::size_t bytes) { return heap_.allocate(bytes); }
+  Expected<void> free(void* data) { return heap_.free(data); }
 
  private:
   // Collectives that run at the same time: the next one fills what the last one leaves of the links.
@@ -160,7 +160,7 @@ class Engine : private Worker {
   strategy::Ground ground_;
   std::unique_ptr<net::Mesh> mesh_;     // none in a group of one
   std::shared_ptr<inhost::Host> host_;  // none without neighbours; what it allocates lives as long as this
-  std::mutex allocating_;
+  SharedHeap heap_;
   std::unique_ptr<strategy::Strategy> strategy_;
   std::deque<StatePtr> queue_;  // collectives that have not begun
   std::deque<std::unique_ptr<Running>> running_;

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/hash.h"
 #include "communicator/engine.h"
@@ -20,8 +19,6 @@ namespace {
 constexpr Duration kFarewell = 500 * kMillisecond;
 // Whoever knows what is wrong has so much longer than those who only wait.
 constexpr Duration kLater = 5 * kSecond;
-// What allocate() gives is aligned for every instruction and every line.
-constexpr std::size_t kAlignment = 128;
 
 std::string host_label(const Config& config) {
   if (!config.host.empty()) return config.host;
@@ -282,6 +279,7 @@ Expected<void> Engine::share_memory(const inhost::Door& door, const strategy::Ho
                                           .timeout = config_.create_timeout.count() * kMillisecond});
   if (!joined) return tl::unexpected(joined.error());
   host_ = std::move(*joined);
+  heap_.share(host_);
   return {};
 }
 
@@ -338,24 +336,6 @@ std::vector<std::uint16_t> Engine::unready(std::uint64_t step) const {
     if (ready_[r] < step) missing.push_back(id(r));
   }
   return missing;
-}
-
-Expected<void*> Engine::allocate(std::size_t bytes) {
-  if (host_) {
-    const std::lock_guard lock(allocating_);
-    return host_->allocate(bytes);
-  }
-  const std::size_t whole = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  void* data = bytes <= whole ? std::aligned_alloc(kAlignment, whole) : nullptr;
-  if (data == nullptr)
-    return fail(ErrorCode::no_capacity, fmt::format("cannot allocate {} bytes: give it more memory", bytes));
-  return data;
-}
-
-void Engine::free(void* data) {
-  if (!host_) return std::free(data);
-  const std::lock_guard lock(allocating_);
-  host_->free(data);
 }
 
 }  // namespace passing

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/shortage.h"
 
 namespace passing {
 
@@ -72,9 +73,7 @@ Mailbox::Mailbox(int wake) : wake_(wake), process_(getpid()), generation_(genera
 Expected<std::shared_ptr<Mailbox>> Mailbox::create() {
   const int wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (wake < 0) {
-    return fail(
-        ErrorCode::invalid_argument,
-        fmt::format("cannot open a descriptor: {}; raise the limit (ulimit -n)", std::strerror(errno)));
+    return system_failure(ErrorCode::no_capacity, "cannot open a descriptor", errno);
   }
   return std::shared_ptr<Mailbox>(new Mailbox(wake));
 }

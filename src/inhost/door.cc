@@ -10,8 +10,9 @@
 #include <cstring>
 #include <ctime>
 
-#include "base/thread.h"
+#include "base/shortage.h"
 #include "inhost/letter.h"
+#include "inhost/place.h"
 
 namespace passing::inhost {
 
@@ -22,6 +23,8 @@ Time now() {
 }
 
 Expected<Door> Door::open() {
+  // Neighbours know each other by it: without it this rank would seem to be on another machine.
+  if (const auto boot = boot_id(); !boot) return tl::unexpected(boot.error());
   std::uint64_t random[2] = {};
   if (getrandom(random, sizeof random, 0) != sizeof random)
     return fail(ErrorCode::no_capacity, fmt::format("cannot get random numbers: {}", std::strerror(errno)));
@@ -31,9 +34,7 @@ Expected<Door> Door::open() {
   const Address address = address_of(door.name_);
   if (!door.socket_ || ::bind(door.socket_.get(), address.get(), address.length) != 0 ||
       ::listen(door.socket_.get(), SOMAXCONN) != 0) {
-    const int error = errno;
-    return fail(ErrorCode::no_capacity, fmt::format("cannot open a Unix socket: {}{}", std::strerror(error),
-                                                    descriptor_remedy(error)));
+    return system_failure(ErrorCode::no_capacity, "cannot open a Unix socket", errno);
   }
   return door;
 }

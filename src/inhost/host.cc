@@ -100,12 +100,11 @@ Expected<void*> Host::allocate(std::size_t bytes) {
   return part(me_) + *at;
 }
 
-void Host::free(void* data) {
-  if (data == nullptr) return;
-  auto* bytes = static_cast<std::byte*>(data);
-  const std::size_t size = heap_.give_back(static_cast<std::size_t>(bytes - part(me_)));
-  PASSING_ASSERT(size > 0);
-  release(bytes, size);
+bool Host::free(const void* data) {
+  const std::uint64_t at = offset(data, 0);
+  const std::size_t size = at == kNowhere ? 0 : heap_.give_back(at);
+  if (size > 0) release(part(me_) + at, size);
+  return size > 0;
 }
 
 std::uint64_t Host::offset(const void* data, std::size_t bytes) const {

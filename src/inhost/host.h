@@ -68,8 +68,8 @@ class Host {
 
   /// Memory that neighbours can read, so that nothing need be copied. Not initialised. It ends with the host.
   Expected<void*> allocate(std::size_t bytes);
-  /// Of allocate(), and not in use by an operation.
-  void free(void* data);
+  /// Of allocate(), and not in use by an operation. False: it is none of those, or free already.
+  bool free(const void* data);
 
   /// Readable when a neighbour has died or this rank is to be woken from a sleep(): for callers with a loop
   /// of their own, which then call look().

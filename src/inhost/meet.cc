@@ -30,8 +30,7 @@ std::uint16_t number(std::uint32_t rank) { return static_cast<std::uint16_t>(ran
 Expected<Descriptor> make_bell() {
   Descriptor bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (bell) return bell;
-  return fail(ErrorCode::no_capacity, fmt::format("cannot make an event descriptor: {}{}",
-                                                  std::strerror(errno), descriptor_remedy(errno)));
+  return system_failure(ErrorCode::no_capacity, "cannot make an event descriptor", errno);
 }
 
 Descriptor open_process(int process) {

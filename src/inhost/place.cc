@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <fstream>
+#include <mutex>
 
 #include "base/bytes.h"
+#include "base/shortage.h"
 #include "inhost/layout.h"
 #include "wire/wire.h"
 
@@ -60,13 +63,27 @@ Expected<Settings> Settings::for_ranks(std::size_t ranks) const {
   return chosen;
 }
 
+Expected<std::string> boot_id() {
+  static std::mutex mutex;
+  static std::string known;
+  const std::lock_guard lock(mutex);
+  if (!known.empty()) return known;
+  errno = 0;
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  const int error = errno;
+  if (!file && is_shortage(error))
+    return system_failure(ErrorCode::no_capacity, "cannot read which machine this is", error);
+  file >> known;
+  return known;
+}
+
 Place Place::here(std::string version, std::string label, std::string door, const Settings& settings) {
   Place place;
   place.version = std::move(version);
   place.label = std::move(label);
   place.door = std::move(door);
   place.settings = settings;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> place.boot;
+  place.boot = boot_id().value_or("");
   struct stat about {};
   if (stat("/proc/self/ns/net", &about) == 0) place.network = about.st_ino;
   place.user = geteuid();

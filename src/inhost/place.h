@@ -21,6 +21,9 @@ struct Settings {
   Expected<Settings> for_ranks(std::size_t ranks) const;
 };
 
+/// The kernel's. It is read once: whoever has asked for it can ask again without a descriptor.
+Expected<std::string> boot_id();
+
 /// Where a rank is, as it tells all others at the rendezvous.
 struct Place {
   std::string version;        ///< of the library

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "base/thread.h"
+#include "base/shortage.h"
 
 namespace passing::net {
 
@@ -38,6 +38,9 @@ Expected<SocketAddress> look_up(const std::string& text, const std::string& host
   addrinfo* found = nullptr;
   const int status = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
   if (status != 0) {
+    const int reason = status == EAI_MEMORY ? ENOMEM : status == EAI_SYSTEM ? errno : 0;
+    if (is_shortage(reason))
+      return system_failure(ErrorCode::no_capacity, fmt::format("address '{}'", text), reason);
     return fail(ErrorCode::invalid_argument,
                 fmt::format("address '{}': {}; write HOST:PORT or [IPV6]:PORT", text, gai_strerror(status)));
   }
@@ -115,9 +118,9 @@ Expected<SocketAddress> own_address(const std::string& wanted, const std::string
   }
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) {
-    return fail(ErrorCode::invalid_argument,
-                fmt::format("cannot list the interfaces: {}{}", std::strerror(errno),
-                            errno == EMFILE ? descriptor_remedy(errno) : "; set PASSING_ADDRESS"));
+    auto failed = system_failure(ErrorCode::invalid_argument, "cannot list the interfaces", errno);
+    if (failed.value().code == ErrorCode::invalid_argument) failed.value().message += "; set PASSING_ADDRESS";
+    return failed;
   }
   SocketAddress best;
   int rank = 0;  // loopback 1, IPv6 2, IPv4 3

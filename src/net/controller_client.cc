@@ -2,12 +2,15 @@
 
 #include <curl/curl.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/shortage.h"
 #include "net/hex.h"
 #include "net/waiting.h"
 
@@ -25,6 +28,19 @@ std::size_t append(char* data, std::size_t size, std::size_t count, void* to) {
 
 template <class T>
 using Handle = std::unique_ptr<T, void (*)(T*)>;
+
+// curl says that it cannot connect, not why there is no socket: this keeps the reason.
+curl_socket_t open_socket(void* reason, curlsocktype /*purpose*/, curl_sockaddr* address) {
+  const int made = ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+  if (made < 0) *static_cast<int*>(reason) = errno;
+  return made < 0 ? CURL_SOCKET_BAD : made;
+}
+
+// The error number of what ran out here; 0: nothing did.
+int shortage(CURLcode code, int no_socket) {
+  if (is_shortage(no_socket)) return no_socket;
+  return code == CURLE_OUT_OF_MEMORY ? ENOMEM : 0;
+}
 
 // curl_easy_perform, but ended by the limits at once.
 CURLcode perform(CURL* curl, const ControllerClient::Limits& limits) {
@@ -90,6 +106,9 @@ Expected<std::string> ControllerClient::request(const std::string& path, const s
   // The end of a request does not wait for a name server that does not answer.
   curl_easy_setopt(curl.get(), CURLOPT_QUICK_EXIT, 1L);
 #endif
+  int no_socket = 0;
+  curl_easy_setopt(curl.get(), CURLOPT_OPENSOCKETFUNCTION, open_socket);
+  curl_easy_setopt(curl.get(), CURLOPT_OPENSOCKETDATA, &no_socket);
   curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, append);
   curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &answer);
   curl_easy_setopt(curl.get(), CURLOPT_ERRORBUFFER, problem);
@@ -104,6 +123,10 @@ Expected<std::string> ControllerClient::request(const std::string& path, const s
   for (int again = 0; again < kRepeats && repeatable && late(); ++again) {
     answer.clear();
     code = perform(curl.get(), limits_);
+  }
+  if (const int reason = shortage(code, no_socket); code != CURLE_OK && reason != 0) {
+    return system_failure(ErrorCode::no_capacity, fmt::format("cannot ask the controller at {}", address_),
+                          reason);
   }
   if (code != CURLE_OK) {
     return fail(ErrorCode::unreachable,

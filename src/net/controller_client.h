@@ -39,6 +39,12 @@ struct Blobs {
   std::vector<std::uint16_t> missing;
 };
 
+/// Of a request other than join: whether the controller has not refused it, but not had it at all, because it
+/// does not answer or this process has no descriptor left to ask it. Another try may succeed.
+inline bool unasked(const Error& error) {
+  return error.code == ErrorCode::unreachable || error.code == ErrorCode::no_capacity;
+}
+
 /// Requests to one controller. Any thread may make one. Errors name its address.
 class ControllerClient {
  public:

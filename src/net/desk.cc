@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/bytes.h"
-#include "base/thread.h"
+#include "base/shortage.h"
 #include "net/member.h"
 
 namespace passing::net {
@@ -37,8 +37,7 @@ bool wait_for(int descriptor, short what, Time deadline) {
 Expected<int> connect_once(const SocketAddress& there, Time deadline) {
   const int descriptor = ::socket(there.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (descriptor < 0) {
-    return fail(ErrorCode::no_capacity,
-                fmt::format("cannot open a socket: {}{}", std::strerror(errno), descriptor_remedy(errno)));
+    return system_failure(ErrorCode::invalid_argument, "cannot open a socket", errno);
   }
   int error = ::connect(descriptor, there.get(), there.length) == 0 ? 0 : errno;
   if (error == EINPROGRESS) {
@@ -213,7 +212,7 @@ Expected<void> Enrolled::all(const Enrolment& own, Time deadline, bool quiet) {
   for (Desk& each : desks_) {
     const auto address = parse_address(each.where);
     if (!address) {
-      note(ErrorCode::invalid_argument,
+      note(address.error().code,
            fmt::format("servers has '{}': {} (PASSING_SERVERS)", each.where, address.error().message));
       continue;
     }

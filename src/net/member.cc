@@ -221,8 +221,7 @@ Expected<void> Member::begin(const JobState& state) {
   wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   interrupt_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (wake_ < 0 || interrupt_ < 0) {
-    return fail(ErrorCode::no_capacity, fmt::format("cannot open a descriptor: {}{}", std::strerror(errno),
-                                                    descriptor_remedy(errno)));
+    return system_failure(ErrorCode::no_capacity, "cannot open a descriptor", errno);
   }
   auto heart = start_thread([this] { heartbeat(); });
   if (!heart) return tl::unexpected(heart.error());
@@ -330,6 +329,7 @@ void Member::receive_until(Time limit) {
 
 // Tells the controller that this member lives, and hears when the epoch is over.
 void Member::heartbeat() {
+  pthread_setname_np(pthread_self(), "passing-heart");
   const ControllerClient client(options_.controller, {.interrupt = interrupt_});
   Time heard = monotonic_now();
   std::unique_lock lock(mutex_);
@@ -343,7 +343,7 @@ void Member::heartbeat() {
     if (stop_) break;  // asked_ stays: it may have been under way for long
     const Time now = monotonic_now();
     asked_ = 0;
-    answers_ = state || state.error().code != ErrorCode::unreachable;
+    answers_ = state || !unasked(state.error());
     if (state) heard = now;
     if (state && state->phase == JobState::Phase::ended) {
       ended_ = state->reason;
@@ -351,7 +351,7 @@ void Member::heartbeat() {
       if (!ended_for_.empty() && !options_.names.empty())
         ended_ = fmt::format("the switch does not hear of {} any more", list(ended_for_, options_.names));
     }
-    if (!state && state.error().code != ErrorCode::unreachable) ended_ = state.error().message;
+    if (!state && !unasked(state.error())) ended_ = state.error().message;
     if (!state && now - heard > options_.silence) ended_ = state.error().message;
     if (!ended_.empty()) {
       const std::uint64_t one = 1;

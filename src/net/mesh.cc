@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/thread.h"
+#include "base/shortage.h"
 #include "net/mesh_connection.h"
 
 namespace passing::net {
@@ -20,8 +20,7 @@ namespace {
 constexpr int kKeepIdleSeconds = 10;
 
 Expected<void> system_error(const std::string& what) {
-  return fail(ErrorCode::unreachable,
-              fmt::format("{}: {}{}", what, std::strerror(errno), descriptor_remedy(errno)));
+  return system_failure(ErrorCode::unreachable, what, errno);
 }
 
 void set(int descriptor, int level, int option, int value) {

@@ -90,7 +90,7 @@ class ControllerMeeting {
     given_ = given.has_value();
     if (given_) return true;
     // Refused while the membership stands: the blob itself is the problem.
-    if (given.error().code != ErrorCode::unreachable && client_.look(job_, *key_, who_.rank)) {
+    if (!unasked(given.error()) && client_.look(job_, *key_, who_.rank)) {
       return tl::unexpected(given.error());
     }
     return lost(given.error());
@@ -125,7 +125,7 @@ class ControllerMeeting {
 
   // A refusal means that the controller does not know this member any more, because it restarted, say.
   bool lost(const Error& error) {
-    if (error.code != ErrorCode::unreachable) key_.reset();
+    if (!unasked(error)) key_.reset();
     return later(error);
   }
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/error.h"
+#include "base/shortage.h"
 #include "net/hex.h"
 #include "net/patience.h"
 #include "net/rendezvous.h"
@@ -108,14 +108,18 @@ class DirectoryMeeting {
   }
   std::string place() const { return fmt::format("directory '{}'", directory_.string()); }
 
+  static tl::unexpected<Error> refused(const std::string& what, int reason) {
+    auto failed = system_failure(ErrorCode::invalid_argument, "cannot " + what, reason);
+    if (failed.value().code == ErrorCode::invalid_argument)
+      failed.value().message += "; set PASSING_DIRECTORY to one that all ranks share and may write";
+    return failed;
+  }
+
   Expected<void> make_directory() const {
     std::error_code problem;
     fs::create_directories(directory_, problem);
     if (!problem) return {};
-    return fail(
-        ErrorCode::invalid_argument,
-        fmt::format("cannot make {}: {}; set PASSING_DIRECTORY to one that all ranks share and may write",
-                    place(), problem.message()));
+    return refused("make " + place(), problem.value());
   }
 
   // Others see the whole file or none of it.
@@ -133,12 +137,9 @@ class DirectoryMeeting {
       problem = {errno != 0 ? errno : EIO, std::generic_category()};
     }
     if (!problem) return {};
-    const std::string reason = problem.message();
+    const int reason = problem.value();
     fs::remove(draft, problem);
-    return fail(
-        ErrorCode::invalid_argument,
-        fmt::format("cannot write '{}': {}; set PASSING_DIRECTORY to one that all ranks share and may write",
-                    target.string(), reason));
+    return refused("write '" + target.string() + "'", reason);
   }
 
   // Reads who is there and says so; true when everyone says the same.

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/thread.h"
+#include "base/shortage.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
@@ -27,8 +27,7 @@ constexpr std::size_t kReceivePacket = 9216;  // without GRO: a jumbo frame
 constexpr std::size_t kBatch = 32;
 
 Expected<void> system_error(const std::string& what) {
-  return fail(ErrorCode::invalid_argument,
-              fmt::format("{}: {}{}", what, std::strerror(errno), descriptor_remedy(errno)));
+  return system_failure(ErrorCode::invalid_argument, what, errno);
 }
 
 // Asks for a buffer; returns what the kernel granted (it counts double for its own use).

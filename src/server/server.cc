@@ -77,8 +77,7 @@ ParameterServer::~ParameterServer() {
 
 Expected<void> ParameterServer::listen() {
   const auto broken = [](const std::string& what) {
-    return fail(ErrorCode::unreachable,
-                fmt::format("{}: {}{}", what, std::strerror(errno), descriptor_remedy(errno)));
+    return system_failure(ErrorCode::unreachable, what, errno);
   };
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_ < 0) return broken("cannot make an event descriptor");
@@ -131,9 +130,9 @@ void ParameterServer::accept_all() {
       desks_.push_back({.descriptor = descriptor, .since = net::monotonic_now()});
       continue;
     }
-    if (errno == EMFILE || errno == ENFILE) {
+    if (is_shortage(errno)) {
       // It stays in the queue: not at full speed.
-      options_.log("cannot accept a connection" + descriptor_remedy(errno));
+      options_.log("cannot accept a connection" + shortage_remedy(errno));
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
     return;

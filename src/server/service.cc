@@ -26,7 +26,7 @@ Expected<std::unique_ptr<Service>> Service::start(std::unique_ptr<net::Mesh> mes
   std::unique_ptr<Service> service(new Service(std::move(mesh), std::move(group), std::move(log)));
   service->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (service->wake_ < 0)
-    return fail(ErrorCode::no_capacity, "cannot make an event descriptor" + descriptor_remedy(errno));
+    return system_failure(ErrorCode::no_capacity, "cannot make an event descriptor", errno);
   auto thread = start_thread([raw = service.get()] { raw->run(); });
   if (!thread) return tl::unexpected(thread.error());
   service->thread_ = std::move(*thread);

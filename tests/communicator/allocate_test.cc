@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <sstream>
 
 #include "communicator/layout.h"
 #include "communicator/values.h"
@@ -115,6 +116,38 @@ TEST_P(Allocated, TooMuchIsASentence) {
     EXPECT_FALSE(comm.allocate(4 << 20));
     EXPECT_TRUE(comm.barrier().wait());
   });
+}
+
+void expect_refused(const Expected<void>& freed, const void* data) {
+  ASSERT_FALSE(freed);
+  EXPECT_EQ(freed.error().code, ErrorCode::invalid_argument);
+  std::ostringstream where;
+  where << data;
+  EXPECT_EQ(freed.error().message,
+            "the buffer at " + where.str() +
+                " cannot be freed: this communicator did not allocate it, or has freed it already");
+}
+
+TEST_P(Allocated, WhatIsNotIsNotFreed) {
+  for (const Layout layout : {"aa", "ab"}) {  // with and without shared memory
+    World world(GetParam(), ranks_of(layout), placed(layout));
+    world.run([](Communicator& comm) {
+      const auto data = comm.allocate(100'000);
+      ASSERT_TRUE(data) << data.error().message;
+      auto* inside = static_cast<char*>(*data) + 4096;
+      int foreign = 0;
+      for (void* each : {static_cast<void*>(inside), static_cast<void*>(&foreign), static_cast<void*>(&comm)})
+        expect_refused(comm.free(each), each);
+      EXPECT_TRUE(comm.free(*data));
+      expect_refused(comm.free(*data), *data);
+      EXPECT_TRUE(comm.free(nullptr));
+      // It goes on.
+      const auto more = comm.allocate(100'000);
+      ASSERT_TRUE(more) << more.error().message;
+      EXPECT_TRUE(comm.all_reduce(*more, *more, 25'000, DataType::int32).wait());
+      EXPECT_TRUE(comm.free(*more));
+    });
+  }
 }
 
 // Neighbours may be in trouble; what this rank has been given is its own until the end.

@@ -421,6 +421,13 @@ TEST_P(Faults, TimeoutsOfAnyLength) {
   world.run([](Communicator& comm) {
     if (comm.rank() == 1) std::this_thread::sleep_for(milliseconds(300));
     EXPECT_TRUE(comm.barrier({.timeout = milliseconds::max()}).wait());
+    // The communicator's.
+    char byte = 0;
+    if (comm.rank() == 1) std::this_thread::sleep_for(milliseconds(300));
+    const Operation op = comm.rank() == 1 ? comm.send(&byte, 1, 0, 1)
+                                          : comm.recv(&byte, 1, 1, 1, {.timeout = milliseconds(0)});
+    const auto ended = op.wait();
+    EXPECT_TRUE(ended) << ended.error().message;
   });
   const auto ended = world.at(0).barrier({.timeout = milliseconds(-5)}).wait();
   ASSERT_FALSE(ended);

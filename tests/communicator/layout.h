@@ -1,6 +1,8 @@
 // Which ranks share a host.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <string>
 #include <utility>
@@ -28,7 +30,13 @@ class Buffers {
  public:
   Buffers(Communicator& comm, bool shared) : comm_(comm), shared_(shared) {}
   ~Buffers() {
-    for (void* each : taken_) shared_ ? comm_.free(each) : ::operator delete(each);
+    for (void* each : taken_) {
+      if (shared_) {
+        EXPECT_TRUE(comm_.free(each));
+      } else {
+        ::operator delete(each);
+      }
+    }
   }
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "communicator/world.h"
+#include "temporary.h"
 
 namespace passing::test {
 namespace {
@@ -133,13 +134,12 @@ TEST_P(Guest, InAForkNothingHangs) {
 
 // A child of a fork keeps sockets open; that must not keep a lost connection alive in the parent.
 TEST(Processes, APeerGoesWhileAForkHoldsItsSocket) {
-  char directory[] = "/tmp/passing-test-XXXXXX";
-  ASSERT_NE(mkdtemp(directory), nullptr);
+  const TemporaryDirectory directory;
   const auto create = [&](std::uint32_t rank) {
     Config config;
     config.rank = rank;
     config.size = 2;
-    config.directory = directory;
+    config.directory = directory.path();
     config.create_timeout = std::chrono::seconds(20);
     return Communicator::create(config);
   };
@@ -171,7 +171,6 @@ TEST(Processes, APeerGoesWhileAForkHoldsItsSocket) {
   EXPECT_FALSE(comm->barrier().wait());
   kill(loader, SIGKILL);
   waitpid(loader, &status, 0);
-  std::filesystem::remove_all(directory);
 }
 
 #ifndef __SANITIZE_ADDRESS__  // the undefined-behaviour sanitizer needs descriptors for its own checks
@@ -199,6 +198,7 @@ TEST_P(Guest, TooFewDescriptors) {
     ASSERT_FALSE(made);
     if (made.error().message == "nobody else is here") continue;
     ++failed;
+    EXPECT_EQ(made.error().code, ErrorCode::no_capacity) << made.error().message;
     EXPECT_NE(made.error().message.find("ulimit -n"), std::string::npos) << made.error().message;
   }
   EXPECT_GT(failed, 0);
@@ -219,6 +219,7 @@ TEST_P(Guest, TooFewDescriptorsForConnections) {
   for (const int each : hoard) ::close(each);
   setrlimit(RLIMIT_NOFILE, &before);
   ASSERT_FALSE(ended);
+  EXPECT_EQ(ended.error().code, ErrorCode::no_capacity) << ended.error().message;
   EXPECT_NE(ended.error().message.find("ulimit -n"), std::string::npos) << ended.error().message;
   EXPECT_EQ(ended.error().members, std::vector<std::uint16_t>{1});
 }

@@ -94,9 +94,10 @@ class Install(unittest.TestCase):
         run("gcc", "-std=c99", *STRICT, "-fsyntax-only", "-x", "c", "-I", include, "-",
             input="#include <passing/passing.h>\n")
 
-    def test_whole_cpp_interface(self):
+    def test_whole_interface(self):
         build = self.build(HERE / "outside", "outside")
-        self.assertEqual(run(build / "whole_api"), "whole_api: all is there\n")
+        for program in ("whole_api", "whole_c_api"):
+            self.assertEqual(run(build / program), f"{program}: all is there\n")
 
     def test_examples_by_find_package(self):
         build = self.build(self.doc / "examples", "examples")

@@ -1,12 +1,12 @@
 // docs/simulation.md, section 5: what a benchmark tells, and how far a simulation is from it.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "simulate/some.h"
 #include "simulate/validate.h"
+#include "temporary.h"
 
 namespace passing::simulate {
 namespace {
@@ -91,7 +91,8 @@ TEST(Comparison, MedianAndWorstAreOfOtherCases) {
 
 // A cluster has one kind of switch: what another one did beside it does not count.
 TEST(BenchFile, OneDataplaneCounts) {
-  const std::string path = testing::TempDir() + "/passing-" + std::to_string(getpid()) + "-dataplanes.json";
+  const test::TemporaryDirectory directory;
+  const std::string path = directory.file("dataplanes.json");
   std::ofstream(path)
       << R"({"format": "passing-bench", "results": [)"
       << R"({"strategy": "passing", "dataplane": "tc", "hosts": 4, "rate_bps": 1e9, "bytes": 1e6, "median_seconds": 0.1},)"
@@ -105,7 +106,8 @@ TEST(BenchFile, OneDataplaneCounts) {
 }
 
 TEST(BenchFile, WhatIsWrongIsSaid) {
-  const std::string path = testing::TempDir() + "/passing-" + std::to_string(getpid()) + "-bench.json";
+  const test::TemporaryDirectory directory;
+  const std::string path = directory.file("bench.json");
   const auto error = [&](const std::string& text) {
     std::ofstream(path) << text;
     const auto rows = read_bench(path);

@@ -2,9 +2,10 @@
 #include "simulate/cluster.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <fstream>
+
+#include "temporary.h"
 
 namespace passing::simulate {
 namespace {
@@ -49,7 +50,9 @@ class ClusterFile : public testing::Test {
     EXPECT_EQ(message.substr(0, path_.size()), path_);
     return message.substr(path_.size());
   }
-  std::string path_ = testing::TempDir() + "/passing-cluster-" + std::to_string(getpid()) + ".toml";
+
+  test::TemporaryDirectory directory_;
+  std::string path_ = directory_.file("cluster.toml");
 };
 
 TEST_F(ClusterFile, IsRead) {

@@ -7,12 +7,14 @@ backends by name; those questions are answered for "passing" as for gloo, and fo
 """
 
 import argparse
+import atexit
 import dataclasses
 import functools
 import importlib.util
 import json
 import os
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -60,7 +62,9 @@ def import_shard():
 
 @functools.cache
 def load(backend, world):
-    os.environ.update(BACKEND=backend, WORLD_SIZE=str(world), TEMP_DIR=tempfile.mkdtemp(prefix="passing-test-"))
+    scratch = tempfile.mkdtemp(prefix="passing-test-")
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    os.environ.update(BACKEND=backend, WORLD_SIZE=str(world), TEMP_DIR=scratch)
     stand_in_for_expecttest()
     import torch  # noqa: F401
     torch.set_num_threads(1)

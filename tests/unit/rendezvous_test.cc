@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -18,6 +17,7 @@
 #include "dataplane/userspace/userspace.h"
 #include "net/controller_client.h"
 #include "net/hex.h"
+#include "temporary.h"
 
 namespace passing::net {
 namespace {
@@ -70,12 +70,6 @@ TEST(Hex, AnyBytesAndNothingElse) {
 
 class Directory : public testing::Test {
  protected:
-  Directory() {
-    std::string pattern = testing::TempDir() + "passing-meet-XXXXXX";
-    directory_ = mkdtemp(pattern.data());
-  }
-  ~Directory() override { fs::remove_all(directory_); }
-
   Exchange exchange(std::uint32_t size, std::uint32_t rank, Duration timeout = 30 * kSecond) const {
     return directory_exchange({.job = "job", .rank = rank, .size = size, .timeout = timeout}, directory_);
   }
@@ -92,7 +86,8 @@ class Directory : public testing::Test {
     std::ofstream(directory_ + "/" + name, std::ios::binary) << text;
   }
 
-  std::string directory_;
+  test::TemporaryDirectory place_;
+  std::string directory_ = place_.path();
 };
 
 TEST_F(Directory, AllSizes) {

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "base/thread.h"
+
 namespace passing::torch_backend {
 namespace {
 
@@ -104,14 +106,18 @@ int PassingWork::sourceRank() const {
 
 Completer::Completer() : queue_(std::make_shared<Queue>()) {
   const std::lock_guard lock(queue_->mutex);
-  start(queue_);
+  if (const auto started = start(queue_); !started) throw exception_of(started.error());
 }
 
 // With the queue's mutex.
-void Completer::start(const std::shared_ptr<Queue>& queue) {
-  std::thread& thread = queue->threads.emplace_back([queue] { run(queue); });
-  pthread_setname_np(thread.native_handle(), "passing-torch");
+Expected<void> Completer::start(const std::shared_ptr<Queue>& queue) {
+  queue->threads.reserve(queue->threads.size() + 1);  // a thread that is not kept would end the process
+  auto thread = start_thread([queue] { run(queue); });
+  if (!thread) return tl::unexpected(thread.error());
+  pthread_setname_np(thread->native_handle(), "passing-torch");
+  queue->threads.push_back(std::move(*thread));
   ++queue->idle;
+  return {};
 }
 
 Completer::~Completer() {
@@ -164,8 +170,9 @@ void Completer::run(const std::shared_ptr<Queue>& queue) {
     if (queue->works.empty()) return;
     auto work = std::move(queue->works.front());
     queue->works.pop_front();
-    // A callback may wait for a work that only another thread can finish then.
-    if (--queue->idle == 0 && !queue->stopping) start(queue);
+    // A callback may wait for a work that only another thread can finish then. Most do not: without a thread
+    // for that, this one goes on alone.
+    if (--queue->idle == 0 && !queue->stopping) static_cast<void>(start(queue));
     lock.unlock();
     work->settle();
     work.reset();

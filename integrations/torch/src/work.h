@@ -79,7 +79,7 @@ class Completer {
     std::size_t idle = 0;
     bool stopping = false;
   };
-  static void start(const std::shared_ptr<Queue>& queue);
+  static Expected<void> start(const std::shared_ptr<Queue>& queue);
   static void run(const std::shared_ptr<Queue>& queue);
 
   // Operations may end after the completer has gone.

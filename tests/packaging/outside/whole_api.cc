@@ -68,8 +68,9 @@ void memory(passing::Communicator& comm) {
   values[1] = -2;
   EXPECT(comm.all_reduce(values, values, 2, passing::DataType::float32).wait());
   EXPECT(values[0] == 1.5F && values[1] == -2);
-  comm.free(*data);
-  comm.free(nullptr);
+  EXPECT(comm.free(*data));
+  EXPECT(comm.free(nullptr));
+  EXPECT(comm.free(*data).error().code == passing::ErrorCode::invalid_argument);
 }
 
 void personal_operations(passing::Communicator& comm) {
