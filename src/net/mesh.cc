@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "base/descriptors.h"
 #include "base/thread.h"
 #include "net/mesh_connection.h"
 
@@ -40,11 +42,16 @@ void prepare(int descriptor) {
 
 Expected<std::unique_ptr<Mesh>> Mesh::create(std::uint32_t rank, std::uint32_t size,
                                              const SocketAddress& local) {
+  raise_descriptor_limit();
   std::unique_ptr<Mesh> mesh(new Mesh);
   mesh->rank_ = rank;
   mesh->outgoing_.resize(size);
   mesh->events_ = epoll_create1(EPOLL_CLOEXEC);
   if (mesh->events_ < 0) return tl::unexpected(system_error("cannot wait for connections").error());
+  mesh->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+  epoll_event event{.events = EPOLLIN, .data = {.ptr = mesh.get()}};
+  if (mesh->timer_ < 0 || epoll_ctl(mesh->events_, EPOLL_CTL_ADD, mesh->timer_, &event) != 0)
+    return tl::unexpected(system_error("cannot make a timer").error());
   if (auto listening = mesh->listen(local); !listening) return tl::unexpected(listening.error());
   return mesh;
 }
@@ -59,6 +66,7 @@ Mesh::~Mesh() {
     ::close(each->descriptor);
   }
   if (listener_ >= 0) ::close(listener_);
+  if (timer_ >= 0) ::close(timer_);
   if (events_ >= 0) ::close(events_);
 }
 
@@ -139,6 +147,7 @@ void Mesh::adopt(Connection& connection) {
   connection.announced = std::exchange(before->announced, {});
   connection.hoped = std::exchange(before->hoped, {});
   before->broken = true;
+  some_broken_ = true;
   for (const auto& each : connections_) {
     if (each->calling && each->peer == connection.peer) hang_up(*each);
   }
@@ -147,22 +156,13 @@ void Mesh::adopt(Connection& connection) {
 
 void Mesh::hang_up(Connection& connection) {
   connection.broken = true;
+  some_broken_ = true;
+  no_stranger_any_more(connection);
   if (connection.descriptor < 0) return;
   // A fork may still have the socket, and with it the kernel would keep our pointer.
   epoll_ctl(events_, EPOLL_CTL_DEL, connection.descriptor, nullptr);
   ::close(std::exchange(connection.descriptor, -1));
-}
-
-void Mesh::accept_all() {
-  for (;;) {
-    const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (descriptor < 0) {
-      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != ECONNABORTED && errno != EINTR)
-        own_fault("cannot accept a connection");
-      return;
-    }
-    add(descriptor);
-  }
+  if (listen_again_ != 0) resume_listening();  // there is a descriptor again
 }
 
 // Not a peer's: the system refuses this process something.
@@ -188,7 +188,11 @@ void Mesh::progress() {
   for (int i = 0; i < count; ++i) {
     auto* connection = static_cast<Connection*>(ready[i].data.ptr);
     if (connection == nullptr) {
-      accept_all();
+      accept_some();
+      continue;
+    }
+    if (ready[i].data.ptr == this) {
+      on_timer();
       continue;
     }
     if ((ready[i].events & EPOLLOUT) != 0 && !connection->broken) {
@@ -198,6 +202,8 @@ void Mesh::progress() {
     if ((ready[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !connection->broken) read(*connection);
   }
   flush();
+  look_at_clock();
+  if (!std::exchange(some_broken_, false)) return;
   // Strangers, and peers that are gone: only what outgoing_ points to is remembered.
   connections_.remove_if([this](const std::unique_ptr<Connection>& each) {
     return each->broken && (each->peer >= outgoing_.size() || outgoing_[each->peer] != each.get());
@@ -206,7 +212,9 @@ void Mesh::progress() {
 
 void Mesh::lose(Connection& connection, const std::string& reason) {
   if (connection.broken) return;
+  if (connection.stranger_until != 0) return refuse(connection, &Refused::left);
   hang_up(connection);
+  if (connection.called) return;
   if (connection.calling) {
     // It will not call back.
     if (Connection* waiting = outgoing_[connection.peer]; waiting->waiting) lose(*waiting, reason);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/time.h"
 #include "net/address.h"
 
 namespace passing::net {
@@ -51,6 +52,15 @@ enum class FrameType : std::uint32_t;
 struct LostPeer {
   std::uint32_t rank = 0;
   std::string reason;
+};
+
+/// Connections that ended before they were known to be a peer's, by what ended them.
+struct Refused {
+  std::uint64_t garbage = 0;      ///< they spoke another protocol, or said what nobody may say there
+  std::uint64_t other_group = 0;  ///< they said hello to another group
+  std::uint64_t late = 0;         ///< they had not said a whole hello in time
+  std::uint64_t too_many = 0;     ///< the oldest, when there were too many or no descriptor was left
+  std::uint64_t left = 0;         ///< they went by themselves
 };
 
 /// A message that nobody had asked for.
@@ -102,6 +112,7 @@ class Mesh {
   /// Peers whose connection broke since the last call.
   std::vector<LostPeer> take_lost() { return std::exchange(lost_, {}); }
   bool has_lost() const { return !lost_.empty(); }
+  const Refused& refused() const { return refused_; }
   /// What the system has refused this process: not a peer's fault.
   const std::optional<Error>& fault() const { return fault_; }
   /// This rank has sent to it, or may have been sent to.
@@ -128,11 +139,19 @@ class Mesh {
   void adopt(Connection& connection);
   void hang_up(Connection& connection);
   Connection& add(int descriptor);
-  void accept_all();
   void watch(Connection& connection);
   void lose(Connection& connection, const std::string& reason);
   void own_fault(const char* what);
   void end(Transfer& transfer, Transfer::Status status);
+
+  // mesh_strangers.cc
+  void accept_some();
+  void refuse(Connection& stranger, std::uint64_t Refused::*reason);
+  void no_stranger_any_more(Connection& connection);
+  void pause_listening();
+  void resume_listening();
+  void on_timer();
+  void look_at_clock();
 
   // mesh_frames.cc
   void push(Connection& connection, Frame frame);
@@ -142,7 +161,10 @@ class Mesh {
   void use_stash(Connection& connection);
   void took(Connection& connection, std::size_t bytes);
   static std::span<std::byte> payload_room(Connection& connection);
+  void bad_frame(Connection& connection);
   void on_header(Connection& connection);
+  bool on_large(Connection& connection);
+  void on_greeting(Connection& connection);
   void on_payload(Connection& connection);
   void on_announced(Connection& connection, std::uint64_t id, const TransferPtr& transfer);
   void on_answer(Connection& connection, bool wanted);
@@ -153,12 +175,18 @@ class Mesh {
   std::uint32_t rank_ = 0;
   int events_ = -1;
   int listener_ = -1;
+  int timer_ = -1;
   SocketAddress address_;
   std::vector<SocketAddress> addresses_;
   std::uint64_t group_ = 0;
   std::vector<Connection*> outgoing_;  // where messages to a rank go
   std::list<std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> unwritten_;
+  std::vector<Connection*> strangers_;  // the oldest first
+  Time listen_again_ = 0;               // 0: it listens
+  Time timer_at_ = 0;                   // 0: it is off
+  bool some_broken_ = false;
+  Refused refused_;
   std::list<TransferPtr> posted_;  // receives without a message, in order
   std::list<Arrived> arrived_;     // messages without a receive, in order
   std::vector<LostPeer> lost_;

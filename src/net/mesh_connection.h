@@ -44,10 +44,12 @@ struct Mesh::Frame {
 struct Mesh::Connection {
   int descriptor = -1;
   std::uint32_t peer = UINT32_MAX;  // unknown until hello
+  Time stranger_until = 0;          // by when it must have said who it is; 0: it is no stranger
   bool connecting = false;
   bool broken = false;
   bool watching_output = false;
   bool calling = false;    // asks the peer to connect, and carries nothing
+  bool called = false;     // the peer asks us to connect, and says nothing more
   bool waiting = false;    // for the peer to connect; has no socket
   bool unwritten = false;  // has frames since the last flush
 

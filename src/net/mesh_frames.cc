@@ -319,33 +319,24 @@ void Mesh::took(Connection& connection, std::size_t bytes) {
   if (connection.payload_bytes == connection.header.bytes) on_payload(connection);
 }
 
+// A stranger's is counted, a peer's is the end of the connection.
+void Mesh::bad_frame(Connection& connection) {
+  if (connection.stranger_until != 0) return refuse(connection, &Refused::garbage);
+  lose(connection, "it speaks another protocol");
+}
+
 void Mesh::on_header(Connection& connection) {
   const FrameHeader& header = connection.header;
-  const bool known = connection.peer < outgoing_.size();
   connection.header_bytes = 0;
-  // One that only calls is not answered on.
-  if (connection.calling) return lose(connection, "it speaks another protocol");
   const bool begins = header.type == FrameType::hello || header.type == FrameType::call;
-  if (header.magic != FrameHeader::kMagic || known == begins)
-    return lose(connection, "it speaks another protocol");
-  // Someone of an earlier group, or a stranger: not one of our peers, so nobody is lost.
-  if (begins && (header.id != group_ || header.tag >= outgoing_.size()))
-    return lose(connection, "it is not of this group");
-  const auto peer = static_cast<std::uint32_t>(header.tag);
+  // Nobody says anything on a connection that is only there to call, or says hello twice.
+  if (header.magic != FrameHeader::kMagic || connection.calling || connection.called ||
+      (connection.stranger_until != 0) != begins) {
+    return bad_frame(connection);
+  }
   switch (header.type) {
-    case FrameType::hello: {
-      const Connection* before = outgoing_[peer];
-      if (peer >= rank_ || (before != nullptr && !before->waiting))
-        return lose(connection, "it speaks another protocol");
-      connection.peer = peer;
-      // It went before this was seen: nothing goes out, but its last words count.
-      if (before != nullptr && before->broken) return;
-      return adopt(connection);
-    }
-    case FrameType::call:
-      if (peer <= rank_ || peer >= addresses_.size()) return lose(connection, "it speaks another protocol");
-      connection_to(peer);
-      return;
+    case FrameType::hello:
+    case FrameType::call: return on_greeting(connection);
     case FrameType::announce:
       if (const TransferPtr transfer = wanted(header.tag)) {
         transfer->bytes = header.bytes;
@@ -361,38 +352,60 @@ void Mesh::on_header(Connection& connection) {
     case FrameType::want: return on_answer(connection, true);
     case FrameType::refuse: return on_answer(connection, false);
     case FrameType::message:
-      if (header.bytes > kSmall) return lose(connection, "it speaks another protocol");
+      if (header.bytes > kSmall) return bad_frame(connection);
       connection.target = wanted(header.tag);
       if (connection.target) connection.target->bytes = header.bytes;
       connection.dropped = connection.target && connection.target->expected != header.bytes;
       if (connection.dropped) end(*std::exchange(connection.target, nullptr), Status::wrong_length);
       if (!connection.target && !connection.dropped) connection.kept.assign(header.bytes, '\0');
       break;
-    case FrameType::data: {
-      const auto found = connection.expected.find(header.id);
-      if (found == connection.expected.end() ||
-          header.bytes > found->second->expected - found->second->received) {
-        return lose(connection, "it speaks another protocol");
-      }
-      connection.target = found->second;
+    case FrameType::data:
+    case FrameType::deliver:
+      if (!on_large(connection)) return bad_frame(connection);
       break;
-    }
-    case FrameType::deliver: {
-      const auto found = connection.hoped.find(header.id);
-      if (found == connection.hoped.end() ||
-          header.bytes > found->second->expected - found->second->received) {
-        return lose(connection, "it speaks another protocol");
-      }
-      connection.target = found->second;
-      if (!std::exchange(connection.target->promised, true)) posted_.remove(connection.target);
-      connection.target->bytes = connection.target->expected;
-      break;
-    }
-    default: return lose(connection, "it speaks another protocol");
+    default: return bad_frame(connection);
   }
   connection.in_payload = true;
   connection.payload_bytes = 0;
   if (header.bytes == 0) on_payload(connection);
+}
+
+void Mesh::on_greeting(Connection& connection) {
+  const FrameHeader& header = connection.header;
+  // Someone of an earlier group: not one of our peers, so nobody is lost.
+  if (header.id != group_) return refuse(connection, &Refused::other_group);
+  if (header.tag >= outgoing_.size()) return bad_frame(connection);
+  const auto peer = static_cast<std::uint32_t>(header.tag);
+  if (header.type == FrameType::call) {
+    if (peer <= rank_ || peer >= addresses_.size()) return bad_frame(connection);
+    connection.peer = peer;
+    connection.called = true;
+    no_stranger_any_more(connection);
+    connection_to(peer);
+    return;
+  }
+  const Connection* before = outgoing_[peer];
+  if (peer >= rank_ || (before != nullptr && !before->waiting)) return bad_frame(connection);
+  connection.peer = peer;
+  no_stranger_any_more(connection);
+  // It went before this was seen: nothing goes out, but its last words count.
+  if (before != nullptr && before->broken) return;
+  adopt(connection);
+}
+
+// The next part of a large message, if there is a receive that has asked for it and it fits.
+bool Mesh::on_large(Connection& connection) {
+  const FrameHeader& header = connection.header;
+  const bool delivered = header.type == FrameType::deliver;
+  const auto& receives = delivered ? connection.hoped : connection.expected;
+  const auto found = receives.find(header.id);
+  if (found == receives.end() || header.bytes > found->second->expected - found->second->received)
+    return false;
+  connection.target = found->second;
+  if (!delivered) return true;
+  if (!std::exchange(connection.target->promised, true)) posted_.remove(connection.target);
+  connection.target->bytes = connection.target->expected;
+  return true;
 }
 
 void Mesh::on_payload(Connection& connection) {
