@@ -88,9 +88,10 @@ Expected<void> Mesh::listen(const SocketAddress& local) {
   return {};
 }
 
-void Mesh::introduce(std::vector<SocketAddress> addresses, std::uint64_t group) {
+void Mesh::introduce(std::vector<SocketAddress> addresses, std::uint64_t group, const Key& key) {
   addresses_ = std::move(addresses);
   group_ = group;
+  key_ = key;
 }
 
 Mesh::Connection& Mesh::add(int descriptor) {
@@ -135,7 +136,8 @@ Mesh::Connection& Mesh::dial(std::uint32_t rank, FrameType first) {
     return made;
   }
   made.connecting = true;
-  push(made, {.header = {.type = first, .tag = rank_, .id = group_}, .urgent = true});
+  made.stage = Connection::Stage::challenge;
+  touch(made);
   return made;
 }
 
@@ -151,7 +153,7 @@ void Mesh::adopt(Connection& connection) {
   for (const auto& each : connections_) {
     if (each->calling && each->peer == connection.peer) hang_up(*each);
   }
-  if (!std::exchange(connection.unwritten, true)) unwritten_.push_back(&connection);
+  touch(connection);
 }
 
 void Mesh::hang_up(Connection& connection) {
@@ -172,7 +174,9 @@ void Mesh::own_fault(const char* what) {
 
 // Output is watched only while there is some.
 void Mesh::watch(Connection& connection) {
-  const bool output = connection.connecting || !connection.out.empty();
+  const bool open = connection.stage == Connection::Stage::open;
+  const bool output =
+      connection.connecting || !connection.greeting.empty() || (open && !connection.out.empty());
   if (connection.broken || output == connection.watching_output) return;
   connection.watching_output = output;
   epoll_event event{.events = EPOLLIN | (output ? std::uint32_t{EPOLLOUT} : 0U),

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "net/address.h"
+#include "net/proof.h"
 
 namespace passing::net {
 
@@ -56,11 +57,13 @@ struct LostPeer {
 
 /// Connections that ended before they were known to be a peer's, by what ended them.
 struct Refused {
-  std::uint64_t garbage = 0;      ///< they spoke another protocol, or said what nobody may say there
-  std::uint64_t other_group = 0;  ///< they said hello to another group
-  std::uint64_t late = 0;         ///< they had not said a whole hello in time
-  std::uint64_t too_many = 0;     ///< the oldest, when there were too many or no descriptor was left
-  std::uint64_t left = 0;         ///< they went by themselves
+  std::uint64_t garbage = 0;        ///< they spoke another protocol, or said what nobody may say there
+  std::uint64_t other_version = 0;  ///< they spoke another version of the protocol
+  std::uint64_t other_group = 0;    ///< they said hello to another group
+  std::uint64_t unproven = 0;       ///< they did not know the key of the group
+  std::uint64_t late = 0;           ///< they had not said a whole hello in time
+  std::uint64_t too_many = 0;       ///< the oldest, when there were too many or no descriptor was left
+  std::uint64_t left = 0;           ///< they went by themselves
 };
 
 /// A message that nobody had asked for.
@@ -85,8 +88,9 @@ class Mesh {
 
   /// Where others reach this rank.
   const SocketAddress& address() const { return address_; }
-  /// Everyone's addresses, by rank. Connections of those that do not know the same `group` are refused.
-  void introduce(std::vector<SocketAddress> addresses, std::uint64_t group);
+  /// Everyone's addresses, by rank. Connections of those that do not know the same `group` and `key` are
+  /// refused.
+  void introduce(std::vector<SocketAddress> addresses, std::uint64_t group, const Key& key = {});
 
   /// The transfer ends when the data may be changed, not when it has arrived.
   TransferPtr send(std::uint32_t to, std::uint64_t tag, const void* data, std::size_t bytes);
@@ -153,7 +157,18 @@ class Mesh {
   void on_timer();
   void look_at_clock();
 
+  // mesh_hello.cc
+  void challenge(Connection& connection);
+  void greet(Connection& connection, FrameType type, std::uint64_t id, const void* data, std::size_t bytes);
+  bool write_greeting(Connection& connection);
+  void on_greeting_header(Connection& connection);
+  void on_greeting(Connection& connection);
+  void on_challenge(Connection& connection);
+  void on_hello(Connection& connection);
+  void on_welcome(Connection& connection);
+
   // mesh_frames.cc
+  void touch(Connection& connection);
   void push(Connection& connection, Frame frame);
   void write(Connection& connection);
   void written(Connection& connection, std::size_t bytes);
@@ -164,7 +179,6 @@ class Mesh {
   void bad_frame(Connection& connection);
   void on_header(Connection& connection);
   bool on_large(Connection& connection);
-  void on_greeting(Connection& connection);
   void on_payload(Connection& connection);
   void on_announced(Connection& connection, std::uint64_t id, const TransferPtr& transfer);
   void on_answer(Connection& connection, bool wanted);
@@ -179,6 +193,7 @@ class Mesh {
   SocketAddress address_;
   std::vector<SocketAddress> addresses_;
   std::uint64_t group_ = 0;
+  Key key_{};
   std::vector<Connection*> outgoing_;  // where messages to a rank go
   std::list<std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> unwritten_;

@@ -11,7 +11,7 @@
 namespace passing::net {
 
 enum class FrameType : std::uint32_t {
-  hello = 1,  ///< first on a connection, by the lower rank: its number (tag) and the group (id)
+  hello = 1,  ///< by the lower rank, which connects: its number (tag), the group (id), challenge and proof
   message,    ///< a small message: its tag, and the data
   announce,   ///< a large one: its tag, length and id
   want,       ///< back: send the one with this id
@@ -20,6 +20,8 @@ enum class FrameType : std::uint32_t {
   call,       ///< from a higher rank, on a connection for nothing else: connect to me
   expect,     ///< a receive waits for a large message with this tag and length, under this id
   deliver,    ///< the next part of the message for the receive with this id
+  challenge,  ///< first on a connection, by whoever accepts it: a number to be used in the proof
+  welcome,    ///< the answer to hello and call: the proof of whoever has accepted the connection
 };
 
 struct FrameHeader {
@@ -30,6 +32,7 @@ struct FrameHeader {
   std::uint64_t bytes = 0;  ///< of the data that follows; announce: of the message
 
   static constexpr std::uint32_t kMagic = 0x5041534D;
+  static constexpr std::uint32_t kVersion = 2;  ///< in the upper half of the tag, until a connection is open
 };
 
 struct Mesh::Frame {
@@ -45,6 +48,11 @@ struct Mesh::Connection {
   int descriptor = -1;
   std::uint32_t peer = UINT32_MAX;  // unknown until hello
   Time stranger_until = 0;          // by when it must have said who it is; 0: it is no stranger
+  /// What is to come before anything else may; then nothing is left to be said but frames.
+  enum class Stage : std::uint8_t { challenge, hello, welcome, open };
+  Stage stage = Stage::open;
+  Meeting meeting;
+  std::string greeting;  // what goes out before all frames
   bool connecting = false;
   bool broken = false;
   bool watching_output = false;

@@ -78,8 +78,12 @@ void Mesh::push(Connection& connection, Frame frame) {
     while (place != connection.out.end() && place->urgent) ++place;
   }
   connection.out.insert(place, std::move(frame));
-  if (std::exchange(connection.unwritten, true)) return;
-  unwritten_.push_back(&connection);
+  touch(connection);
+}
+
+// There is something to be written.
+void Mesh::touch(Connection& connection) {
+  if (!std::exchange(connection.unwritten, true)) unwritten_.push_back(&connection);
 }
 
 bool Mesh::glance(std::uint32_t rank) {
@@ -100,8 +104,9 @@ void Mesh::flush() {
 }
 
 void Mesh::write(Connection& connection) {
+  if (!write_greeting(connection)) return watch(connection);
   std::size_t moved = 0;
-  while (!connection.out.empty() && moved < kTurnBytes) {
+  while (connection.stage == Connection::Stage::open && !connection.out.empty() && moved < kTurnBytes) {
     std::array<iovec, 2 * kFramesAtOnce> parts;
     std::size_t count = 0;
     std::size_t skip = connection.written;
@@ -328,15 +333,11 @@ void Mesh::bad_frame(Connection& connection) {
 void Mesh::on_header(Connection& connection) {
   const FrameHeader& header = connection.header;
   connection.header_bytes = 0;
-  const bool begins = header.type == FrameType::hello || header.type == FrameType::call;
-  // Nobody says anything on a connection that is only there to call, or says hello twice.
-  if (header.magic != FrameHeader::kMagic || connection.calling || connection.called ||
-      (connection.stranger_until != 0) != begins) {
+  if (connection.stage != Connection::Stage::open) return on_greeting_header(connection);
+  // Nobody says anything on a connection that is only there to call.
+  if (header.magic != FrameHeader::kMagic || connection.calling || connection.called)
     return bad_frame(connection);
-  }
   switch (header.type) {
-    case FrameType::hello:
-    case FrameType::call: return on_greeting(connection);
     case FrameType::announce:
       if (const TransferPtr transfer = wanted(header.tag)) {
         transfer->bytes = header.bytes;
@@ -370,29 +371,6 @@ void Mesh::on_header(Connection& connection) {
   if (header.bytes == 0) on_payload(connection);
 }
 
-void Mesh::on_greeting(Connection& connection) {
-  const FrameHeader& header = connection.header;
-  // Someone of an earlier group: not one of our peers, so nobody is lost.
-  if (header.id != group_) return refuse(connection, &Refused::other_group);
-  if (header.tag >= outgoing_.size()) return bad_frame(connection);
-  const auto peer = static_cast<std::uint32_t>(header.tag);
-  if (header.type == FrameType::call) {
-    if (peer <= rank_ || peer >= addresses_.size()) return bad_frame(connection);
-    connection.peer = peer;
-    connection.called = true;
-    no_stranger_any_more(connection);
-    connection_to(peer);
-    return;
-  }
-  const Connection* before = outgoing_[peer];
-  if (peer >= rank_ || (before != nullptr && !before->waiting)) return bad_frame(connection);
-  connection.peer = peer;
-  no_stranger_any_more(connection);
-  // It went before this was seen: nothing goes out, but its last words count.
-  if (before != nullptr && before->broken) return;
-  adopt(connection);
-}
-
 // The next part of a large message, if there is a receive that has asked for it and it fits.
 bool Mesh::on_large(Connection& connection) {
   const FrameHeader& header = connection.header;
@@ -410,6 +388,7 @@ bool Mesh::on_large(Connection& connection) {
 
 void Mesh::on_payload(Connection& connection) {
   connection.in_payload = false;
+  if (connection.stage != Connection::Stage::open) return on_greeting(connection);
   if (std::exchange(connection.dropped, false)) return;
   if (const TransferPtr transfer = std::exchange(connection.target, nullptr)) {
     transfer->received += connection.header.bytes;

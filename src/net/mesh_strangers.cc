@@ -61,6 +61,7 @@ void Mesh::accept_some() {
       Connection& made = add(descriptor);
       made.stranger_until = monotonic_now() + kStrangerTime;
       strangers_.push_back(&made);
+      challenge(made);
       if (strangers_.size() > kMostStrangers + outgoing_.size())
         refuse(*strangers_.front(), &Refused::too_many);
       continue;

@@ -45,9 +45,12 @@ class Strangers : public Meshes {
     for (const int each : sockets) ::close(each);
     sockets.clear();
   }
-  static std::string hello(std::uint64_t rank, std::uint64_t group) {
-    const FrameHeader header{.type = FrameType::hello, .tag = rank, .id = group};
-    return {reinterpret_cast<const char*>(&header), sizeof header};
+  // Not more than one can say without having listened.
+  static std::string blind(std::uint32_t rank, std::uint64_t group) {
+    return hello({.acceptor = 1,
+                  .dialler = rank,
+                  .group = group,
+                  .purpose = static_cast<std::uint32_t>(FrameType::hello)});
   }
   // Whether nothing wakes the owner for so long.
   bool sleeps(std::uint32_t rank, int milliseconds) {
@@ -64,13 +67,15 @@ TEST_F(Strangers, AreCountedByWhatTheyDid) {
   exchange();
   const Refused& counts = meshes[1]->refused();
   come("GET / HTTP/1.1\r\nHost: somewhere\r\nAccept: */*\r\n\r\n");
-  come(hello(0, 8));
-  come(hello(5, 7));  // a rank that is not
-  come(hello(0, 7));  // one that has a connection
+  come(frame(FrameType::message, 1, 0, 4) + "data");  // before hello
+  come(frame(FrameType::hello, std::uint64_t{FrameHeader::kVersion} << 32, 7, 1 << 20));
+  come(frame(FrameType::hello, 0, 7));  // as it was in version 1
+  come(blind(0, 8));
   ::close(come());
   sockets.pop_back();
   EXPECT_TRUE(eventually([&] { return counts.left == 1 && counts.garbage == 3 && counts.other_group == 1; }));
-  EXPECT_EQ(counts.late + counts.too_many, 0U);
+  EXPECT_EQ(counts.other_version, 1U);
+  EXPECT_EQ(counts.late + counts.too_many + counts.unproven, 0U);
   exchange();
   EXPECT_FALSE(meshes[1]->has_lost());
 }
@@ -80,7 +85,7 @@ TEST_F(Strangers, HaveFiveSeconds) {
   make(2);
   exchange();
   const int quiet = come();
-  const int half = come(hello(0, 7).substr(0, 20));
+  const int half = come(blind(0, 7).substr(0, 80));
   const auto began = std::chrono::steady_clock::now();
   while (meshes[1]->refused().late < 2) {
     pollfd source{meshes[1]->descriptor(), POLLIN, 0};
@@ -126,8 +131,8 @@ TEST_F(Strangers, TenThousand) {
       switch (burst % 4) {
         case 0: come(); break;
         case 1: come(std::string(40, static_cast<char>(i))); break;
-        case 2: come(hello(0, 7).substr(0, 31)); break;
-        case 3: come(hello(0, 100 + i)); break;
+        case 2: come(blind(0, 7).substr(0, 31)); break;
+        case 3: come(blind(0, 100 + i)); break;
       }
       if (i % 16 == 0) exchange();
       if (HasFatalFailure()) return;
