@@ -225,7 +225,7 @@ void Mesh::lose(Connection& connection, const std::string& reason) {
     return;
   }
   if (connection.peer < outgoing_.size()) lost_.push_back({connection.peer, reason});
-  std::erase_if(arrived_, [&](const Arrived& each) { return each.connection == &connection; });
+  arrived_.erase_if([&](const Arrived& each) { return each.connection == &connection; });
   // Ending a transfer may call back: take everything out first.
   std::vector<TransferPtr> affected;
   for (Frame& frame : std::exchange(connection.out, {})) affected.push_back(std::move(frame.transfer));
@@ -247,17 +247,13 @@ void Mesh::end(Transfer& transfer, Transfer::Status status) {
 }
 
 void Mesh::cancel(const TransferPtr& transfer) {
-  if (std::erase(posted_, transfer) > 0) end(*transfer, Transfer::Status::cancelled);
+  if (posted_.remove(transfer)) end(*transfer, Transfer::Status::cancelled);
 }
 
 std::optional<Message> Mesh::take(std::uint64_t tag, std::uint64_t mask) {
-  const auto found = std::find_if(arrived_.begin(), arrived_.end(), [&](const Arrived& each) {
-    return each.connection == nullptr && ((each.tag ^ tag) & mask) == 0;
-  });
-  if (found == arrived_.end()) return std::nullopt;
-  Message message{.tag = found->tag, .data = std::move(found->data)};
-  arrived_.erase(found);
-  return message;
+  auto found = arrived_.take(tag, mask, [](const Arrived& each) { return each.connection == nullptr; });
+  if (!found) return std::nullopt;
+  return Message{.tag = found->tag, .data = std::move(found->data)};
 }
 
 }  // namespace passing::net

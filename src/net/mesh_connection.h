@@ -14,7 +14,7 @@ enum class FrameType : std::uint32_t {
   hello = 1,  ///< by the lower rank, which connects: its number (tag), the group (id), challenge and proof
   message,    ///< a small message: its tag, and the data
   announce,   ///< a large one: its tag, length and id
-  want,       ///< back: send the one with this id
+  want,       ///< back: send the one with this tag and id
   refuse,     ///< back: nobody will take it
   data,       ///< the next part of the data of the one with this id
   call,       ///< from a higher rank, on a connection for nothing else: connect to me
@@ -62,8 +62,9 @@ struct Mesh::Connection {
   bool unwritten = false;  // has frames since the last flush
 
   std::deque<Frame> out;
-  std::size_t written = 0;                         // of the first frame
-  std::map<std::uint64_t, TransferPtr> announced;  // ours, waiting for an answer, in order
+  std::size_t written = 0;  // of the first frame
+  // Ours, waiting for an answer, by tag and id; those of one tag in order.
+  std::map<std::pair<std::uint64_t, std::uint64_t>, TransferPtr> announced;
   struct Expectation {
     std::uint64_t id = 0;
     std::uint64_t bytes = 0;

@@ -49,7 +49,7 @@ TransferPtr Mesh::send(std::uint32_t to, std::uint64_t tag, const void* data, st
     send_data(there, FrameType::deliver, id, transfer);
   } else {
     const std::uint64_t id = next_id_++;
-    there.announced.emplace(id, transfer);
+    there.announced.emplace(std::pair(tag, id), transfer);
     push(there, {.header = {.type = FrameType::announce, .tag = tag, .id = id, .bytes = bytes}});
   }
   return transfer;
@@ -160,10 +160,9 @@ TransferPtr Mesh::recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask
   transfer->mask = mask;
   transfer->data = data;
   transfer->expected = bytes;
-  const auto found = std::find_if(arrived_.begin(), arrived_.end(),
-                                  [&](const Arrived& each) { return ((each.tag ^ tag) & mask) == 0; });
-  if (found == arrived_.end()) {
-    posted_.push_back(transfer);
+  const auto arrived = arrived_.take(tag, mask);
+  if (!arrived) {
+    posted_.add(transfer);
     if (!sure || bytes <= kSmall) return transfer;
     Connection& there = connection_to(from);
     if (there.broken) return transfer;
@@ -173,16 +172,14 @@ TransferPtr Mesh::recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask
                  .urgent = true});
     return transfer;
   }
-  const Arrived arrived = std::move(*found);
-  arrived_.erase(found);
-  transfer->tag = arrived.tag;
-  transfer->bytes = arrived.bytes;
-  if (arrived.connection != nullptr) {
-    on_announced(*arrived.connection, arrived.id, transfer);
-  } else if (arrived.bytes != bytes) {
+  transfer->tag = arrived->tag;
+  transfer->bytes = arrived->bytes;
+  if (arrived->connection != nullptr) {
+    on_announced(*arrived->connection, arrived->id, transfer);
+  } else if (arrived->bytes != bytes) {
     end(*transfer, Status::wrong_length);
   } else {
-    if (bytes > 0) std::memcpy(data, arrived.data.data(), bytes);
+    if (bytes > 0) std::memcpy(data, arrived->data.data(), bytes);
     end(*transfer, Status::done);
   }
   return transfer;
@@ -190,12 +187,8 @@ TransferPtr Mesh::recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask
 
 // The receive that waits for such a message, if there is one; it waits no longer.
 TransferPtr Mesh::wanted(std::uint64_t tag) {
-  const auto found = std::find_if(posted_.begin(), posted_.end(), [&](const TransferPtr& each) {
-    return ((each->tag ^ tag) & each->mask) == 0;
-  });
-  if (found == posted_.end()) return nullptr;
-  TransferPtr transfer = std::move(*found);
-  posted_.erase(found);
+  TransferPtr transfer = posted_.take(tag);
+  if (!transfer) return nullptr;
   transfer->exact = transfer->tag == tag;
   transfer->tag = tag;
   return transfer;
@@ -205,12 +198,13 @@ void Mesh::on_announced(Connection& connection, std::uint64_t id, const Transfer
   const bool fits = transfer->bytes == transfer->expected;
   if (fits) connection.expected.emplace(id, transfer);
   push(connection,
-       {.header = {.type = fits ? FrameType::want : FrameType::refuse, .id = id}, .urgent = true});
+       {.header = {.type = fits ? FrameType::want : FrameType::refuse, .tag = transfer->tag, .id = id},
+        .urgent = true});
   if (!fits) end(*transfer, Status::wrong_length);
 }
 
 void Mesh::on_answer(Connection& connection, bool wanted) {
-  const auto found = connection.announced.find(connection.header.id);
+  const auto found = connection.announced.find({connection.header.tag, connection.header.id});
   if (found == connection.announced.end()) return lose(connection, "it speaks another protocol");
   const TransferPtr transfer = std::move(found->second);
   connection.announced.erase(found);
@@ -221,10 +215,12 @@ void Mesh::on_answer(Connection& connection, bool wanted) {
 // A receive waits: for the first message of its kind that has been announced, or for one to come.
 void Mesh::on_expect(Connection& connection) {
   const FrameHeader& header = connection.header;
-  const auto found = std::find_if(
-      connection.announced.begin(), connection.announced.end(),
-      [&](const auto& each) { return each.second->tag == header.tag && each.second->bytes == header.bytes; });
-  if (found == connection.announced.end()) {
+  auto found = connection.announced.lower_bound({header.tag, 0});
+  const auto same_tag = [&] {
+    return found != connection.announced.end() && found->first.first == header.tag;
+  };
+  while (same_tag() && found->second->bytes != header.bytes) ++found;
+  if (!same_tag()) {
     connection.expectations[header.tag].push_back({header.id, header.bytes});
     return;
   }
@@ -345,8 +341,11 @@ void Mesh::on_header(Connection& connection) {
         // What says that it is expected is on its way, and crosses this.
         if (!transfer->promised) on_announced(connection, header.id, transfer);
       } else {
-        arrived_.push_back(
-            {.tag = header.tag, .bytes = header.bytes, .connection = &connection, .id = header.id});
+        arrived_.add(header.tag, {.tag = header.tag,
+                                  .bytes = header.bytes,
+                                  .data = {},
+                                  .connection = &connection,
+                                  .id = header.id});
       }
       return;
     case FrameType::expect: return on_expect(connection);
@@ -401,7 +400,7 @@ void Mesh::on_payload(Connection& connection) {
   const std::uint64_t tag = connection.header.tag;
   const TransferPtr transfer = wanted(tag);
   if (!transfer) {
-    arrived_.push_back({.tag = tag, .bytes = connection.header.bytes, .data = std::move(connection.kept)});
+    arrived_.add(tag, {.tag = tag, .bytes = connection.header.bytes, .data = std::move(connection.kept)});
     return;
   }
   transfer->bytes = connection.header.bytes;
