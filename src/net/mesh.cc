@@ -148,6 +148,10 @@ void Mesh::adopt(Connection& connection) {
   connection.out = std::exchange(before->out, {});
   connection.announced = std::exchange(before->announced, {});
   connection.hoped = std::exchange(before->hoped, {});
+  connection.unclaimed = before->unclaimed;
+  connection.beyond = std::exchange(before->beyond, {});
+  connection.held = std::exchange(before->held, {});
+  connection.held_order = std::exchange(before->held_order, {});
   before->broken = true;
   some_broken_ = true;
   for (const auto& each : connections_) {
@@ -225,11 +229,17 @@ void Mesh::lose(Connection& connection, const std::string& reason) {
     return;
   }
   if (connection.peer < outgoing_.size()) lost_.push_back({connection.peer, reason});
-  arrived_.erase_if([&](const Arrived& each) { return each.connection == &connection; });
+  arrived_.erase_if([&](Arrived& each) {
+    if (each.connection != &connection) return false;
+    each.connection = nullptr;
+    return each.announced;
+  });
   // Ending a transfer may call back: take everything out first.
   std::vector<TransferPtr> affected;
   for (Frame& frame : std::exchange(connection.out, {})) affected.push_back(std::move(frame.transfer));
   for (auto& [id, transfer] : std::exchange(connection.announced, {})) affected.push_back(transfer);
+  for (auto& [tag, transfers] : std::exchange(connection.held, {}))
+    affected.insert(affected.end(), transfers.begin(), transfers.end());
   for (auto& [id, transfer] : std::exchange(connection.expected, {})) affected.push_back(transfer);
   for (auto& [id, transfer] : std::exchange(connection.hoped, {})) {
     if (transfer->promised) affected.push_back(transfer);
@@ -251,8 +261,9 @@ void Mesh::cancel(const TransferPtr& transfer) {
 }
 
 std::optional<Message> Mesh::take(std::uint64_t tag, std::uint64_t mask) {
-  auto found = arrived_.take(tag, mask, [](const Arrived& each) { return each.connection == nullptr; });
+  auto found = arrived_.take(tag, mask, [](const Arrived& each) { return !each.announced; });
   if (!found) return std::nullopt;
+  give_back(found->connection, found->bytes);
   return Message{.tag = found->tag, .data = std::move(found->data)};
 }
 

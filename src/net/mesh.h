@@ -97,6 +97,8 @@ class Mesh {
   const std::optional<Error>& fault() const { return fault_; }
   /// This rank has sent to it, or may have been sent to.
   bool connected(std::uint32_t rank) const { return outgoing_[rank] != nullptr; }
+  /// Messages and announcements that wait for a receive.
+  std::size_t kept() const { return arrived_.size(); }
   /// Sends that have not ended.
   std::size_t sends_pending() const { return sends_; }
 
@@ -108,8 +110,9 @@ class Mesh {
     std::uint64_t tag = 0;
     std::uint64_t bytes = 0;
     std::string data;                  // of a small one
-    Connection* connection = nullptr;  // of an announced one
-    std::uint64_t id = 0;
+    Connection* connection = nullptr;  // whom to answer, or to give credit back
+    bool announced = false;
+    std::uint64_t id = 0;  // of an announced one
   };
 
   Mesh() = default;
@@ -143,11 +146,23 @@ class Mesh {
   void on_hello(Connection& connection);
   void on_welcome(Connection& connection);
 
-  // mesh_frames.cc
+  // mesh_send.cc
   void touch(Connection& connection);
   void push(Connection& connection, Frame frame);
+  void dispatch(Connection& connection, const TransferPtr& transfer);
+  void send_data(Connection& connection, FrameType type, std::uint64_t id, const TransferPtr& transfer);
   void write(Connection& connection);
   void written(Connection& connection, std::size_t bytes);
+
+  // mesh_credit.cc
+  static bool must_wait(const Connection& connection, const Transfer& transfer);
+  void hold(Connection& connection, const TransferPtr& transfer);
+  bool release(Connection& connection, std::uint64_t tag);
+  void answered(Connection& connection, const Transfer& transfer);
+  void give_back(Connection* connection, std::size_t bytes);
+  void on_credit(Connection& connection, std::size_t amount);
+
+  // mesh_frames.cc
   bool read(Connection& connection);
   void use_stash(Connection& connection);
   void took(Connection& connection, std::size_t bytes);
@@ -159,7 +174,6 @@ class Mesh {
   void on_announced(Connection& connection, std::uint64_t id, const TransferPtr& transfer);
   void on_answer(Connection& connection, bool wanted);
   void on_expect(Connection& connection);
-  void send_data(Connection& connection, FrameType type, std::uint64_t id, const TransferPtr& transfer);
   TransferPtr wanted(std::uint64_t tag);
 
   std::uint32_t rank_ = 0;
