@@ -18,8 +18,9 @@
 namespace passing::net {
 namespace {
 
-// One that does not answer is found by deadlines; this is for machines that vanish between operations.
-constexpr int kKeepIdleSeconds = 10;
+// A machine that vanishes is found after so long, with data under way or, by five probes, without.
+constexpr int kVanishedSeconds = 8;
+constexpr int kKeepIdleSeconds = 3;
 
 Expected<void> system_error(const std::string& what) {
   return fail(ErrorCode::unreachable,
@@ -34,8 +35,9 @@ void prepare(int descriptor) {
   set(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
   set(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds);
-  set(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, 2);
-  set(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(descriptor, IPPROTO_TCP, TCP_KEEPCNT, kVanishedSeconds - kKeepIdleSeconds);
+  set(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, kVanishedSeconds * 1000);
 }
 
 }  // namespace

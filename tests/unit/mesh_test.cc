@@ -1,4 +1,6 @@
 // docs/mesh.md: what the mesh promises, and what strangers can do to it.
+#include <netinet/tcp.h>
+
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -111,6 +113,31 @@ TEST_F(Meshes, ConnectFromBothSides) {
     EXPECT_TRUE(meshes[a]->take_lost().empty());
     for (std::uint32_t b = 0; b < 6; ++b) EXPECT_EQ(got[a][b], a == b ? 0 : value[b]);
   }
+}
+
+// Both ends of every connection find a machine that has vanished, also while data is under way.
+TEST_F(Meshes, EveryConnectionHasATimeout) {
+  make(3);
+  int got[2] = {};
+  int value = 1;
+  const auto up = meshes[1]->recv(0, 1, kAll, &got[0], sizeof(int));
+  const auto down = meshes[0]->recv(2, 2, kAll, &got[1], sizeof(int));
+  meshes[0]->send(1, 1, &value, sizeof value);
+  meshes[2]->send(0, 2, &value, sizeof value);
+  ASSERT_TRUE(eventually([&] { return up->ended() && down->ended(); }));
+  int connections = 0;
+  for (int each = 0; each < 1024; ++each) {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    if (getsockopt(each, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 || info.tcpi_state != TCP_ESTABLISHED)
+      continue;
+    ++connections;
+    int milliseconds = 0;
+    length = sizeof milliseconds;
+    ASSERT_EQ(getsockopt(each, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &length), 0);
+    EXPECT_EQ(milliseconds, 8000);
+  }
+  EXPECT_GE(connections, 4);
 }
 
 // A higher rank calls one that is not there.
