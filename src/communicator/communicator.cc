@@ -32,7 +32,8 @@ class Communicator::Impl {
     const auto given = options.timeout.value_or(milliseconds(0));
     const auto timeout = std::clamp(given == milliseconds(0) ? config().timeout : given, milliseconds(0),
                                     *milliseconds_of(kLongestTimeout));
-    state->call.deadline = state->begun + timeout.count() * kMillisecond;
+    state->timeout = timeout.count() * kMillisecond;
+    state->call.deadline = state->begun + state->timeout;
     return state;
   }
   Operation begin(const StatePtr& state) const {

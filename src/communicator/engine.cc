@@ -21,6 +21,7 @@ namespace {
 // Calls that may be under way without having been announced. In a host neighbours see what each one calls.
 constexpr std::size_t kAnnouncements = 16;
 constexpr std::size_t kAnnouncementsInHost = 512;
+constexpr unsigned kControlTurns = 16;
 
 }  // namespace
 
@@ -68,13 +69,14 @@ void Engine::run() {
   guarded([&] {
     take_post(true);
     if (!failure_) announce();  // before the farewell
+    if (!failure_ && (!queue_.empty() || !running_.empty())) {
+      fail_group({ErrorCode::cancelled,
+                  fmt::format("{} has closed its communicator before the end of {}", names_[config_.rank],
+                              (running_.empty() ? queue_.front() : running_.front()->state)->describe()),
+                  {id(config_.rank)}});
+    }
+    if (!failure_ && judge_->has_proposal()) await_decision();
   });
-  if (!failure_ && (!queue_.empty() || !running_.empty())) {
-    failure_ = Error{ErrorCode::cancelled,
-                     fmt::format("{} has closed its communicator before the end of {}", names_[config_.rank],
-                                 (running_.empty() ? queue_.front() : running_.front()->state)->describe()),
-                     {static_cast<std::uint16_t>(config_.rank)}};
-  }
   if (failure_) {
     end_all(*failure_);
   } else {
@@ -92,6 +94,11 @@ void Engine::turn(std::span<const pollfd> sources) {
   if (mesh_ && (sources.empty() || sources[1].revents != 0)) {
     mesh_->progress();
     hear();
+  }
+  // Who looks for messages again and again looks for these now and then.
+  if (control_ && (sources.empty() ? ++turns_ % kControlTurns == 0 : sources[3].revents != 0)) {
+    control_->progress();
+    hear_control();
   }
   begin_collectives();
   if (mesh_ && mesh_->has_lost()) hear();
@@ -118,39 +125,24 @@ void Engine::take_post(bool readable) {
     }
     queue_.push_back(state);
     ++rest.taken;
-    ++called_;
     if (!mesh_) continue;
-    if (const auto gone = gone_before(called_); !gone.empty()) {
-      fail_group({ErrorCode::peer_lost,
-                  fmt::format("{}: {} left before it", state->describe(), names_of(gone)), gone});
-    }
-    append(mine_, {state->call.signature, state->call.describe_counts()});
-    append(unannounced_, {state->call.signature, state->call.describe_counts()});
-    ++unannounced_calls_;
-    compare_announcements();
+    ledger_.call({state->call.signature, state->call.describe_counts()});
+    judge_->called(kFoundingSteps + ledger_.called());
+    compare_calls();
     const bool in_host = strategy_ && strategy_->stays_in_host(state->call);
-    if (unannounced_calls_ >= (in_host ? kAnnouncementsInHost : kAnnouncements)) announce();
+    if (ledger_.unannounced() >= (in_host ? kAnnouncementsInHost : kAnnouncements)) announce();
   }
   for (const StatePtr& state : post.cancelled) on_cancelled(state);
 }
 
 // What is called, to the right neighbour: soon, but not one by one where many small ones follow each other.
 void Engine::announce() {
-  unannounced_calls_ = 0;
-  for (Announced& call : std::exchange(unannounced_, {})) {
+  if (ledger_.unannounced() == 0) return;
+  for (LedgerCall& call : ledger_.take_unannounced()) {
     tell((config_.rank + 1) % config_.size, {.type = Control::Type::announce,
                                              .number = call.times,
                                              .signature = call.signature,
-                                             .counts = std::move(call.counts),
-                                             .error = {}});
-  }
-}
-
-void Engine::append(std::deque<Announced>& calls, Announced call) {
-  if (!calls.empty() && calls.back().signature == call.signature && calls.back().counts == call.counts) {
-    calls.back().times += call.times;
-  } else {
-    calls.push_back(std::move(call));
+                                             .counts = std::move(call.counts)});
   }
 }
 
@@ -162,14 +154,33 @@ void Engine::begin_collectives() {
       queue_.pop_front();  // if that has thrown, it is still there to be ended
     }
     if (mesh_ && ground_.ready.empty()) mesh_->flush();
-    if (ground_.ready.empty()) return;
+    if (ground_.ready.empty()) return tell_turn();
     resume_ready();
   }
+}
+
+// The deadline of a collective counts from when all before it have ended.
+void Engine::tell_turn() {
+  const StatePtr* oldest =
+      !running_.empty() ? &running_.front()->state : !queue_.empty() ? &queue_.front() : nullptr;
+  if (oldest == nullptr) {
+    if (std::exchange(turn_, std::nullopt)) judge_->idle();
+    return;
+  }
+  const Operation::State& state = **oldest;
+  if (turn_ == state.call.number) return;
+  turn_ = state.call.number;
+  const Time now = net::monotonic_now();
+  const bool all_reduce = state.call.signature.kind == strategy::Kind::all_reduce;
+  judge_->turn({kFoundingSteps + state.call.number, now, now + state.timeout,
+                strategy_ && all_reduce ? strategy_->patience(state.call) : 0});
 }
 
 void Engine::begin(const StatePtr& state) {
   using strategy::Kind;
   strategy::Call& call = state->call;
+  // Strategies that watch it themselves: those that run already have their turns first.
+  call.deadline = net::monotonic_now() + state->timeout * static_cast<Duration>(1 + running_.size());
   const bool nothing = call.signature.count == 0 && call.signature.shape == 0 &&
                        call.signature.kind != Kind::barrier && call.signature.kind != Kind::exchange;
   if (config_.size == 1 || nothing) {
@@ -261,7 +272,7 @@ void Engine::expect_from(std::uint32_t rank) {
 
 // Whoever a message could come from has left.
 bool Engine::gone(std::uint32_t rank) const {
-  if (rank != kAnySource) return left_[rank].has_value();
+  if (rank != kAnySource) return left_[rank];
   for (std::uint32_t r = 0; r < config_.size; ++r) {
     if (r != config_.rank && !left_[r]) return false;
   }
@@ -303,25 +314,10 @@ void Engine::check_points() {
   });
 }
 
-// A strategy that watches deadlines itself gets the time to find out who is missing.
-Time Engine::limit_of(const Operation::State& state) const {
-  constexpr Duration kStrategyGrace = kSecond;
-  const bool watched = strategy_ && state.call.signature.kind == strategy::Kind::all_reduce &&
-                       strategy_->watches_deadlines(state.call);
-  return state.call.deadline + (watched ? kStrategyGrace : 0);
-}
-
 Time Engine::next_wake() const {
-  Time next = INT64_MAX;
-  if (!inquiry_) {
-    for (const auto& each : running_) next = std::min(next, limit_of(*each->state));
-    for (const auto& each : queue_) next = std::min(next, limit_of(*each));
-  } else {
-    next = inquiry_->until;
-  }
+  Time next = judge_->next_timer();
   for (const Point& each : points_)
     next = std::min(next, each.given_up ? each.given_up_at + kSecond : each.state->call.deadline);
-  for (const Suspicion& each : suspicions_) next = std::min(next, each.due);
   if (strategy_) next = std::min(next, strategy_->next_timer().value_or(INT64_MAX));
   return next;
 }

@@ -1,17 +1,19 @@
 // The thread behind a communicator: it runs collectives, moves messages, watches time and peers.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "communicator/call_ledger.h"
 #include "communicator/messages.h"
 #include "communicator/operation.h"
 #include "communicator/shared_heap.h"
+#include "judge/judge.h"
 #include "net/mesh.h"
 #include "passing/config.h"
 #include "strategy/strategy.h"
@@ -27,9 +29,9 @@ namespace passing {
 /// operation (engine_drive.cc). Others talk to its mailbox.
 ///
 /// Every collective is announced to the right neighbour, so that a rank that calls something else is found
-/// out by its left one, whatever pattern of messages the two would have used. A failure is told to everyone
-/// and ends the engine; it ends operations only after the mesh is gone, so that no buffer of theirs is
-/// touched any more.
+/// out by its left one, whatever pattern of messages the two would have used. What goes wrong is told to the
+/// judge. His decision ends the engine; it ends operations only after the mesh is gone, so that no buffer of
+/// theirs is touched any more.
 class Engine : private Worker {
  public:
   static Expected<std::unique_ptr<Engine>> create(Config config);
@@ -56,8 +58,10 @@ class Engine : private Worker {
  private:
   // Collectives that run at the same time: the next one fills what the last one leaves of the links.
   static constexpr std::size_t kAtOnce = 8;
-  // The mailbox, the mesh and the nudge are the first sources of a wait.
-  static constexpr std::size_t kOwnSources = 3;
+  // To begin is an operation, too, or two: the judge counts them.
+  static constexpr std::uint64_t kFoundingSteps = 2;
+  // The mailbox, the mesh, the nudge and control are the first sources of a wait.
+  static constexpr std::size_t kOwnSources = 4;
   // A collective that has begun.
   struct Running {
     StatePtr state;
@@ -71,20 +75,6 @@ class Engine : private Worker {
     std::optional<Error> given_up;  // why it has been cancelled
     Time given_up_at = 0;
   };
-  // Something that looks wrong, and may still be explained by a message under way.
-  struct Suspicion {
-    Time due = 0;
-    Error error;
-    std::optional<std::uint32_t> lost;  // a peer that may have left in order
-  };
-  // A deadline has passed: where is everyone?
-  struct Inquiry {
-    StatePtr state;
-    Time until = 0;
-    std::map<std::uint32_t, std::uint64_t> called;  // collectives, by rank that answered
-    bool concluded = false;                         // all are there; the strategy may find out more
-  };
-
   explicit Engine(Config config) : config_(std::move(config)) {}
 
   // engine_meet.cc: the beginning
@@ -92,7 +82,7 @@ class Engine : private Worker {
   Expected<void> share_memory(const inhost::Door& door, const strategy::Hosts& hosts,
                               const std::vector<inhost::Place>& places, std::uint64_t group);
   Expected<void> agree(std::uint64_t step, const char* purpose, const Expected<void>& own);
-  std::vector<std::uint16_t> unready(std::uint64_t step) const;
+  void pass_readiness(std::uint64_t step, std::uint32_t& round);
 
   // engine.cc: the loop
   void run();
@@ -109,7 +99,7 @@ class Engine : private Worker {
   /// As errors name them; any rank is none.
   static std::uint16_t id(std::uint32_t rank) { return static_cast<std::uint16_t>(rank); }
   static std::vector<std::uint16_t> members(std::uint32_t rank);
-  Time limit_of(const Operation::State& state) const;
+  void tell_turn();
   Time next_wake() const;
   void announce();
 
@@ -128,24 +118,26 @@ class Engine : private Worker {
   void guarded(const std::function<void()>& body);
 
   // engine_faults.cc: what goes wrong
+  void make_judge();
+  std::string describe(std::uint64_t number) const;
+  std::vector<std::uint16_t> waiting_for() const;
+  void hear_control();
   void hear();
   void on_control(std::uint32_t from, const Control& control);
-  void compare_announcements();
-  void on_left(std::uint32_t rank, std::uint64_t number);
+  void compare_calls();
+  void on_left(std::uint32_t rank);
   void on_problem(const StatePtr& state, Error error);
   void give_up_on_left(Point& point);
   void on_broken_transfer(const StatePtr& state, const net::Transfer& transfer);
   void on_cancelled(const StatePtr& state);
   void check_time();
-  void inquire(const StatePtr& state);
-  void conclude();
-  void tell(std::uint32_t rank, const Control& control);
+  void tell(std::uint32_t neighbour, const Control& control);
   void fail_group(Error error);
-  void end_all(Error error);
+  void heed_judge();
+  void await_decision();
+  void end_all(const Error& error);
   void leave();
   void settle(Duration limit, const std::function<bool()>& done);
-  std::string names_of(const std::vector<std::uint16_t>& ranks) const;
-  std::vector<std::uint16_t> gone_before(std::uint64_t number) const;
 
   Config config_;
   std::vector<std::string> names_;  // of the ranks, then of servers
@@ -153,12 +145,12 @@ class Engine : private Worker {
   int process_ = 0;
   std::string host_name_;
   std::optional<strategy::Plan> plan_;
-  // The step of the beginning for which ranks have all they need: each of them, if this is rank 0; and all.
-  std::vector<std::uint64_t> ready_;
-  std::uint64_t begun_ = 0;
+  // At the beginning: by step, the rounds of which this rank has heard.
+  std::array<std::uint64_t, kFoundingSteps + 1> ready_{};
 
   strategy::Ground ground_;
-  std::unique_ptr<net::Mesh> mesh_;     // none in a group of one
+  std::unique_ptr<net::Mesh> mesh_;     // for data; none in a group of one
+  std::unique_ptr<net::Mesh> control_;  // for announcements, and for judges; only with neighbours (docs/faults.md)
   std::shared_ptr<inhost::Host> host_;  // none without neighbours; what it allocates lives as long as this
   SharedHeap heap_;
   std::unique_ptr<strategy::Strategy> strategy_;
@@ -166,24 +158,12 @@ class Engine : private Worker {
   std::deque<std::unique_ptr<Running>> running_;
   std::deque<Point> points_;
 
-  // The same call, some times in a row: training repeats itself.
-  struct Announced {
-    strategy::Signature signature;
-    std::string counts;  // of the v-forms, in words
-    std::uint64_t times = 1;
-  };
-  static void append(std::deque<Announced>& calls, Announced call);
-  std::deque<Announced> unannounced_;
-  std::size_t unannounced_calls_ = 0;
-  std::deque<Announced> mine_;    // announced to the right or about to be, not yet compared
-  std::deque<Announced> theirs_;  // announced by the left, the same
-  std::uint64_t compared_ = 0;
-  std::uint64_t called_ = 0;
-  std::vector<std::optional<std::uint64_t>> left_;  // after so many collectives, by rank; servers never
-  std::vector<Suspicion> suspicions_;
-  std::optional<Inquiry> inquiry_;
+  CallLedger ledger_;
+  std::unique_ptr<judge::Judge> judge_;
+  std::optional<std::uint64_t> turn_;  // as the judge knows it
+  std::vector<bool> left_;             // nothing more comes from it, by rank
   std::optional<Error> failure_;
-  bool told_ = false;  // the failure came from another rank, which has told everyone
+  unsigned turns_ = 0;
 
   std::atomic<bool> stop_ = false;
   std::atomic<bool> polling_ = false;  // the thread waits for everything,

@@ -109,7 +109,7 @@ void Engine::stand_back() {
 // What a turn would do now, without anything having come. A thread that waits for its own operation may have
 // taken another's out of the post, and must not sleep on it.
 bool Engine::has_work() const {
-  if (!ground_.ready.empty() || (mesh_ && mesh_->has_lost())) return true;
+  if (!ground_.ready.empty() || (mesh_ && mesh_->has_lost()) || (control_ && control_->has_lost())) return true;
   if (!failure_ && !queue_.empty() && running_.size() < kAtOnce) return true;
   return std::ranges::any_of(points_, [](const Point& each) { return each.transfer->ended(); });
 }
@@ -122,8 +122,10 @@ Duration Engine::prepare(std::vector<pollfd>& sources) {
   sources.push_back({mesh_ ? mesh_->descriptor() : -1, POLLIN, 0});
   // Whoever helps must not take what is meant for the thread, which looks at this only there.
   sources.push_back({nudge_, static_cast<short>(helping_ ? 0 : POLLIN), 0});
+  sources.push_back({control_ ? control_->descriptor() : -1, POLLIN, 0});
   if (strategy_) strategy_->wait_on(sources);
   if (mesh_) mesh_->flush();
+  if (control_) control_->flush();
   // Writing may have ended transfers, or found that a peer has gone.
   const Time next = has_work() ? 0 : next_wake();
   return next == INT64_MAX ? INT64_MAX : std::max<Duration>(0, next - net::monotonic_now());
@@ -161,7 +163,7 @@ void Engine::work_until(const Operation::State& state) {
 // nothing has come for a while. False: there is something else.
 bool Engine::work_in_host() {
   take_post(false);
-  if (!strategy_ || !points_.empty() || inquiry_ || (running_.empty() && queue_.empty())) return false;
+  if (!strategy_ || !points_.empty() || judge_->is_troubled() || (running_.empty() && queue_.empty())) return false;
   const auto in_host = [this](const strategy::Call& call) { return strategy_->stays_in_host(call); };
   for (const auto& each : running_) {
     if (!in_host(each->state->call)) return false;
@@ -225,8 +227,8 @@ void Engine::nudge() const {
 
 // Something left over is for the thread, at once.
 void Engine::hand_back(bool nudged) {
-  const bool more = stop_ || failure_ || inquiry_ || !queue_.empty() || !running_.empty() ||
-                    !points_.empty() || !suspicions_.empty();
+  const bool more = stop_ || failure_ || judge_->is_troubled() || !queue_.empty() || !running_.empty() ||
+                    !points_.empty();
   helped_at_ = more ? 0 : net::monotonic_now();
   helping_ = false;
   if (more || resting_) return mailbox_->wake();
@@ -244,7 +246,7 @@ void Engine::guarded(const std::function<void()>& body) {
                   fmt::format("{}: {}; give it more memory", names_[config_.rank], problem.what()),
                   {static_cast<std::uint16_t>(config_.rank)}});
     } catch (const std::exception&) {
-      fail_group({ErrorCode::no_capacity, "no memory", {}});  // short: needs none
+      failure_ = Error{ErrorCode::no_capacity, "no memory", {}};  // short: needs none
     }
   }
 }

@@ -1,134 +1,122 @@
-// What goes wrong in a group, and how everyone learns of it: docs/errors.md.
+// What goes wrong in a group, as it comes to the judge and from him: docs/faults.md.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "communicator/engine.h"
+#include "inhost/host.h"
 #include "net/member.h"
 
 namespace passing {
 namespace {
 
-// How long something that looks wrong may wait for the message that explains it.
-constexpr Duration kExplanation = 200 * kMillisecond;
-// How long an inquiry waits for ranks that do not answer.
-constexpr Duration kAnswer = 500 * kMillisecond;
-// How long a rank that waits for nobody itself leaves it to others to say who is missing.
-constexpr Duration kOthers = 2 * kSecond;
-// To get the word out that the group has failed, or that this rank leaves.
+// To get the word out that this rank leaves, and to hear that others do.
 constexpr Duration kFarewell = 500 * kMillisecond;
 // To get it out at all, where nothing holds it up.
 constexpr Duration kGreeting = 50 * kMillisecond;
+// Until every neighbour knows of a failure.
+constexpr Duration kAllKnow = 500 * kMillisecond;
+// A judge comes to a decision within this time.
+constexpr Duration kDecision = 2 * kSecond;
 
-// In a message; all of them are in Error::members.
-constexpr std::size_t kMostNamed = 8;
-// A failure must fit a small message.
-constexpr std::size_t kMostText = 4096;
-constexpr std::size_t kMostMembers = 4096;
+// Whether nothing else can explain it. The switch and the host know who is missing, disagrees or has gone, but
+// not why.
+bool is_certain(ErrorCode code) {
+  return code == ErrorCode::invalid_argument || code == ErrorCode::no_capacity;
+}
 
 }  // namespace
 
-std::string Engine::names_of(const std::vector<std::uint16_t>& ranks) const {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i)
-    text += (i == 0 ? "" : ", ") + names_[ranks[i]];
-  if (ranks.size() > kMostNamed) text += fmt::format(" and {} more", ranks.size() - kMostNamed);
-  return text;
+void Engine::make_judge() {
+  judge_ = std::make_unique<judge::Judge>(
+      judge::Judge::Group{.rank = config_.rank,
+                          .size = config_.size,
+                          .names = names_,
+                          .describe = [this](std::uint64_t number) { return describe(number); },
+                          .waiting_for = [this] { return waiting_for(); }});
 }
 
-// Ranks that have left after fewer than `number` collectives.
-std::vector<std::uint16_t> Engine::gone_before(std::uint64_t number) const {
-  std::vector<std::uint16_t> gone;
-  for (std::uint32_t r = 0; r < left_.size(); ++r) {
-    if (left_[r] && *left_[r] < number) gone.push_back(id(r));
-  }
-  return gone;
+// The oldest operation, as the judge counts them.
+std::string Engine::describe(std::uint64_t number) const {
+  if (number < kFoundingSteps) return number == 0 ? "sharing memory" : "joining the switch or its servers";
+  const StatePtr* state = !running_.empty() ? &running_.front()->state : !queue_.empty() ? &queue_.front() : nullptr;
+  return state != nullptr ? (*state)->describe() : fmt::format("operation {}", number - kFoundingSteps);
 }
 
-void Engine::tell(std::uint32_t rank, const Control& control) {
-  mesh_->send_urgent(rank, strategy::tags::kControl | config_.rank, control.encode());
+std::vector<std::uint16_t> Engine::waiting_for() const {
+  std::vector<std::uint16_t> ranks;
+  if (running_.empty()) return ranks;
+  for (const std::uint32_t rank : running_.front()->context->waiting_for()) ranks.push_back(id(rank));
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+void Engine::tell(std::uint32_t neighbour, const Control& control) {
+  control_->send_urgent(neighbour, strategy::tags::kControl | config_.rank, control.encode());
 }
 
 // Messages first: they may explain why a connection has gone.
+void Engine::hear_control() {
+  while (auto message = control_->take(strategy::tags::kControl, strategy::tags::kClassMask)) {
+    const auto control = Control::decode(message->data);
+    const std::uint32_t from = strategy::tags::source(message->tag);
+    if (control && from < config_.size) on_control(from, *control);
+  }
+  if (const auto& fault = control_->fault())
+    fail_group({fault->code, fmt::format("{}: {}", names_[config_.rank], fault->message), {id(config_.rank)}});
+  for (const net::LostPeer& lost : control_->take_lost()) judge_->lost(net::monotonic_now(), lost.rank, lost.reason);
+  heed_judge();
+}
+
+// On the connections for data.
 void Engine::hear() {
   while (auto message = mesh_->take(strategy::tags::kControl, strategy::tags::kClassMask)) {
     const auto control = Control::decode(message->data);
     const std::uint32_t from = strategy::tags::source(message->tag);
-    if (!control || from >= config_.size) continue;
-    ground_.contacts[from] = true;
-    on_control(from, *control);
-    if (failure_) return;
+    if (control && from < config_.size && control->type == Control::Type::leave) on_left(from);
   }
-  if (const auto& fault = mesh_->fault()) {
-    fail_group(
-        {fault->code, fmt::format("{}: {}", names_[config_.rank], fault->message), {id(config_.rank)}});
-  }
+  if (const auto& fault = mesh_->fault())
+    fail_group({fault->code, fmt::format("{}: {}", names_[config_.rank], fault->message), {id(config_.rank)}});
   for (const net::LostPeer& lost : mesh_->take_lost()) {
-    suspicions_.push_back({net::monotonic_now() + kExplanation,
-                           {ErrorCode::peer_lost,
-                            fmt::format("{} is lost: {}", names_[lost.rank], lost.reason),
-                            {id(lost.rank)}},
-                           lost.rank});
+    const Time now = net::monotonic_now();
+    if (lost.rank < config_.size) {
+      if (!left_[lost.rank]) judge_->lost(now, lost.rank, lost.reason);
+    } else {
+      judge_->problem(now, {ErrorCode::peer_lost, fmt::format("{} is lost: {}", names_[lost.rank], lost.reason), {}},
+                      false);
+    }
   }
+  heed_judge();
 }
 
 void Engine::on_control(std::uint32_t from, const Control& control) {
   switch (control.type) {
     case Control::Type::announce:
-      append(theirs_, {control.signature, control.counts, control.number});
-      compare_announcements();
+      ledger_.announced_by_left({control.signature, control.counts, control.number});
+      compare_calls();
       break;
-    case Control::Type::ask: tell(from, {.type = Control::Type::state, .number = called_}); break;
-    case Control::Type::state:
-      if (inquiry_) inquiry_->called[from] = control.number;
+    case Control::Type::news: judge_->hear(net::monotonic_now(), from, control.text); break;
+    case Control::Type::ready:
+      if (control.number >> 8 < ready_.size()) ready_[control.number >> 8] |= std::uint64_t{1} << (control.number & 63);
       break;
-    case Control::Type::failure:
-      if (!control.error) break;
-      told_ = true;
-      failure_ = control.error;
-      break;
-    case Control::Type::leave: on_left(from, control.number); break;
-    case Control::Type::ready: ready_[from] = control.number; break;
-    case Control::Type::begin: begun_ = control.number; break;
+    case Control::Type::leave: break;
   }
 }
 
-void Engine::compare_announcements() {
+void Engine::compare_calls() {
+  const auto difference = ledger_.compare();
+  if (!difference) return;
   const std::uint32_t left = (config_.rank + config_.size - 1) % config_.size;
-  while (!mine_.empty() && !theirs_.empty()) {
-    Announced& mine = mine_.front();
-    Announced& theirs = theirs_.front();
-    if (mine.signature == theirs.signature) {
-      const std::uint64_t both = std::min(mine.times, theirs.times);
-      compared_ += both;
-      for (auto* calls : {&mine_, &theirs_}) {
-        calls->front().times -= both;
-        if (calls->front().times == 0) calls->pop_front();
-      }
-      continue;
-    }
-    Error error{ErrorCode::disagreement,
-                fmt::format("operation {}: {} called {}{}, {} called {}{}", compared_, names_[left],
-                            theirs.signature.describe(), theirs.counts, names_[config_.rank],
-                            mine.signature.describe(), mine.counts),
-                {id(left), id(config_.rank)}};
-    mine_.clear();
-    theirs_.clear();
-    return fail_group(std::move(error));
-  }
+  fail_group({ErrorCode::disagreement,
+              fmt::format("operation {}: {} called {}{}, {} called {}{}", difference->number, names_[left],
+                          difference->theirs.signature.describe(), difference->theirs.counts, names_[config_.rank],
+                          difference->mine.signature.describe(), difference->mine.counts),
+              {id(left), id(config_.rank)}});
 }
 
-void Engine::on_left(std::uint32_t rank, std::uint64_t number) {
-  left_[rank] = number;
-  if (called_ > number) {
-    const auto last = !queue_.empty() ? queue_.back() : !running_.empty() ? running_.back()->state : nullptr;
-    if (last && last->call.number >= number) {
-      return fail_group({ErrorCode::peer_lost,
-                         fmt::format("{}: {} left before it", last->describe(), names_[rank]),
-                         {id(rank)}});
-    }
-  }
-  // What it has sent has come: nothing more will.
+// What it has sent has come: nothing more will.
+void Engine::on_left(std::uint32_t rank) {
+  left_[rank] = true;
   for (Point& each : points_) {
     if (each.state->what == Operation::State::What::recv && gone(each.state->peer) && !each.given_up)
       give_up_on_left(each);
@@ -160,18 +148,16 @@ void Engine::on_broken_transfer(const StatePtr& state, const net::Transfer& tran
                        names_[config_.rank], transfer.whole > 0 ? transfer.whole : transfer.expected);
     who.push_back(id(config_.rank));
   }
-  Error error{lost ? ErrorCode::peer_lost : ErrorCode::disagreement,
-              fmt::format("{}: {} {}", state->describe(), names_[transfer.peer], what), std::move(who)};
-  suspicions_.push_back({net::monotonic_now() + kExplanation, std::move(error), std::nullopt});
+  judge_->problem(net::monotonic_now(),
+                  {lost ? ErrorCode::peer_lost : ErrorCode::disagreement,
+                   fmt::format("{}: {} {}", state->describe(), names_[transfer.peer], what), std::move(who)},
+                  false);
 }
 
-// The switch knows who disagrees, but not what each one called: the announcements do. A neighbour that has
-// gone may have been told of a failure sooner than this rank.
 void Engine::on_problem(const StatePtr& state, Error error) {
   error.message = fmt::format("{}: {}", state->describe(), error.message);
-  if (error.code != ErrorCode::disagreement && error.code != ErrorCode::peer_lost)
-    return fail_group(std::move(error));
-  suspicions_.push_back({net::monotonic_now() + kExplanation, std::move(error), std::nullopt});
+  const bool certain = is_certain(error.code);
+  judge_->problem(net::monotonic_now(), std::move(error), certain);
 }
 
 void Engine::on_cancelled(const StatePtr& state) {
@@ -194,15 +180,6 @@ void Engine::on_cancelled(const StatePtr& state) {
 void Engine::check_time() {
   if (failure_) return;
   const Time now = net::monotonic_now();
-  for (std::size_t i = 0; i < suspicions_.size(); ++i) {
-    Suspicion& each = suspicions_[i];
-    if (now < each.due) continue;
-    // A peer that has left in order may close its connections.
-    if (each.lost && left_[*each.lost]) continue;
-    return fail_group(each.error);
-  }
-  std::erase_if(suspicions_, [now](const Suspicion& each) { return now >= each.due; });
-
   for (Point& each : points_) {
     const Operation::State& state = *each.state;
     if (each.given_up) {
@@ -210,7 +187,8 @@ void Engine::check_time() {
       if (now < each.given_up_at + kSecond) continue;
       Error error = *each.given_up;
       error.message = fmt::format("{}: {}", names_[config_.rank], error.message);
-      return fail_group(std::move(error));
+      fail_group(std::move(error));
+      break;
     }
     if (now < state.call.deadline) continue;
     each.given_up = Error{ErrorCode::deadline,
@@ -220,84 +198,39 @@ void Engine::check_time() {
     each.given_up_at = now;
     mesh_->cancel(each.transfer);
   }
+  if (now >= judge_->next_timer()) judge_->step(now);
+  heed_judge();
+}
 
-  if (inquiry_ && inquiry_->state->ended) inquiry_.reset();  // it was late, but it came
-  if (inquiry_) {
-    if (now >= inquiry_->until || (!inquiry_->concluded && inquiry_->called.size() + 1 == config_.size))
-      conclude();
-    return;
-  }
-  for (const auto& each : running_) {
-    if (now >= limit_of(*each->state)) return inquire(each->state);
-  }
-  for (const StatePtr& each : queue_) {
-    if (now >= limit_of(*each)) return inquire(each);
+// Needs no other explanation. This may be called from within a collective.
+void Engine::fail_group(Error error) { judge_->problem(net::monotonic_now(), std::move(error), true); }
+
+// Passes on what the judge has to say, and does what he has decided.
+void Engine::heed_judge() {
+  while (auto message = judge_->next_message())
+    tell(message->to, {.type = Control::Type::news, .text = std::move(message->data)});
+  if (const auto& decision = judge_->decision(); decision && !failure_) failure_ = decision->error;
+}
+
+// Something is wrong, and this rank is about to end: all shall know the same reason.
+void Engine::await_decision() {
+  const auto decided = [this] {
+    judge_->step(net::monotonic_now());
+    heed_judge();
+    return failure_.has_value();
+  };
+  if (control_) {
+    settle(kDecision, decided);
+  } else {
+    static_cast<void>(decided());
   }
 }
 
-void Engine::inquire(const StatePtr& state) {
-  inquiry_ = Inquiry{.state = state, .until = net::monotonic_now() + kAnswer, .called = {}};
-  for (std::uint32_t r = 0; r < config_.size; ++r) {
-    if (r != config_.rank) tell(r, {.type = Control::Type::ask});
-  }
-}
-
-void Engine::conclude() {
-  const StatePtr state = inquiry_->state;
-  std::vector<std::uint16_t> silent;
-  std::vector<std::uint16_t> behind;
-  for (std::uint32_t r = 0; r < config_.size; ++r) {
-    if (r == config_.rank) continue;
-    const auto answer = inquiry_->called.find(r);
-    if (answer == inquiry_->called.end()) {
-      silent.push_back(id(r));
-    } else if (answer->second <= state->call.number) {
-      behind.push_back(id(r));
-    }
-  }
-  // Who is behind and alive may wait for someone else itself, since before this rank did: it has the word.
-  if (silent.empty() && !behind.empty() && net::monotonic_now() < inquiry_->until) return;
-  std::vector<std::uint16_t> missing = !silent.empty() ? silent : behind;
-  const char* why = !silent.empty() ? "not answering" : "not calling it";
-  if (missing.empty()) {
-    why = "in the middle of it";
-    for (const auto& each : running_) {
-      if (each->state == state)
-        for (const std::uint32_t rank : each->context->waiting_for()) missing.push_back(id(rank));
-    }
-    missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-    // Everyone is there: if anyone knows more, it is the strategy, or a rank that this one left the rest to.
-    const Duration verdict = strategy_ ? strategy_->verdict(state->call) : 0;
-    if (!std::exchange(inquiry_->concluded, true) && (verdict > 0 || missing.empty())) {
-      inquiry_->until = net::monotonic_now() + std::max(verdict, kOthers);
-      return;
-    }
-  }
-  fail_group({ErrorCode::deadline,
-              fmt::format("{}: waiting for {} ({}) since {:.1f} s", state->describe(), names_of(missing), why,
-                          static_cast<double>(net::monotonic_now() - state->begun) / kSecond),
-              missing});
-}
-
-// Only notes it: this may be called from within a collective.
-void Engine::fail_group(Error error) {
-  // Servers are named in the message, but are no ranks.
-  std::erase_if(error.members, [this](std::uint16_t each) { return each >= config_.size; });
-  if (!failure_) failure_ = std::move(error);
-}
-
-// Tells everyone, lets go of all buffers, then ends the operations.
-void Engine::end_all(Error error) {
-  error.message.resize(std::min(error.message.size(), kMostText));
-  error.members.resize(std::min(error.members.size(), kMostMembers));
+// Lets go of all buffers, ends the operations, then stays until all neighbours know why.
+void Engine::end_all(const Error& error) {
   mailbox_->close(error);
   check_points();
-  if (mesh_ && !told_) {
-    for (std::uint32_t r = 0; r < config_.size; ++r) {
-      if (r != config_.rank && !left_[r]) tell(r, {.type = Control::Type::failure, .error = error});
-    }
-    settle(kFarewell, [this] { return mesh_->sends_pending() == 0; });
-  }
+  if (host_) host_->cancel();  // a neighbour that was stopped must not write into what is used anew
   if (strategy_) strategy_->abandon(error);
   ground_.ready.clear();
   mesh_.reset();
@@ -312,55 +245,65 @@ void Engine::end_all(Error error) {
   queue_.clear();
   points_.clear();
   for (const StatePtr& each : mailbox_->take().submitted) each->end(tl::unexpected(error));
+  if (control_) settle(kAllKnow, [this] { return judge_->all_know() && control_->sends_pending() == 0; });
+  control_.reset();
   strategy_.reset();  // tells the controller, which may take a while: nobody waits for that any more
 }
 
 void Engine::leave() {
   // Others first: the switch may take its time.
   if (mesh_) {
-    const std::uint32_t announces_to_us = (config_.rank + config_.size - 1) % config_.size;
+    judge_->leave(net::monotonic_now());
+    heed_judge();
     for (std::uint32_t r = 0; r < config_.size; ++r) {
       // Also to those that have left: they wait for this.
-      if (r != config_.rank && (ground_.contacts[r] || mesh_->connected(r) || r == announces_to_us))
-        tell(r, {.type = Control::Type::leave, .number = called_});
+      if (r != config_.rank && (ground_.contacts[r] || mesh_->connected(r)))
+        mesh_->send_urgent(r, strategy::tags::kControl | config_.rank, Control{.type = Control::Type::leave}.encode());
     }
-    settle(kGreeting, [this] { return mesh_->sends_pending() == 0; });
+    settle(kGreeting, [this] { return mesh_->sends_pending() == 0 && control_->sends_pending() == 0; });
   }
   if (strategy_) strategy_->leave();
   if (mesh_) {
     // Others usually leave now too; those that do not must not miss what is under way.
     settle(kFarewell, [this] {
-      hear();
       for (std::uint32_t r = 0; r < config_.size; ++r) {
         if (r != config_.rank && !left_[r] && ground_.contacts[r] && !failure_) return false;
       }
-      return mesh_->sends_pending() == 0;
+      return mesh_->sends_pending() == 0 && control_->sends_pending() == 0;
     });
   }
   const Error closed{ErrorCode::cancelled, "the communicator has been closed", {}};
   check_points();
   strategy_.reset();
   mesh_.reset();
+  control_.reset();
   for (const Point& each : points_) each.state->end(tl::unexpected(closed));
   points_.clear();
 }
 
+// Works on messages alone, until it is done or the time is over.
 void Engine::settle(Duration limit, const std::function<bool()>& done) {
   const Time end = net::monotonic_now() + limit;
   for (;;) {
-    mesh_->progress();
-    const Duration time = end - net::monotonic_now();
-    if (done() || time <= 0) return;
+    control_->progress();
+    hear_control();
+    if (mesh_) {
+      mesh_->progress();
+      hear();
+    }
+    if (done() || net::monotonic_now() >= end) return;
     // What that has sent goes out now, and may have been all there was to wait for.
-    mesh_->flush();
+    control_->flush();
+    if (mesh_) mesh_->flush();
     if (done()) return;
-    Time until = end;
-    for (const Suspicion& each : suspicions_) until = std::min(until, each.due);
     // Now and then `done` says what is waited for.
+    const Time until = std::min(end, judge_->next_timer());
     const Duration rest = std::clamp<Duration>(until - net::monotonic_now(), kMillisecond, kSecond);
-    pollfd source{mesh_->descriptor(), POLLIN, 0};
+    pollfd sources[] = {{control_->descriptor(), POLLIN, 0}, {mesh_ ? mesh_->descriptor() : -1, POLLIN, 0}};
     const timespec left{rest / kSecond, rest % kSecond};
-    ppoll(&source, 1, &left, nullptr);
+    ppoll(sources, 2, &left, nullptr);
+    if (net::monotonic_now() >= judge_->next_timer()) judge_->step(net::monotonic_now());
+    heed_judge();
   }
 }
 

@@ -15,8 +15,8 @@
 namespace passing {
 namespace {
 
-// To tell all others that this rank cannot take part.
-constexpr Duration kFarewell = 500 * kMillisecond;
+// To tell neighbours that the group does not come about.
+constexpr Duration kAllKnow = 500 * kMillisecond;
 // Whoever knows what is wrong has so much longer than those who only wait.
 constexpr Duration kLater = 5 * kSecond;
 
@@ -168,11 +168,11 @@ Expected<void> Engine::meet() {
   const auto servers = chosen_servers(config_);
   const std::size_t peers = config_.size + servers.size();
   ground_.contacts.resize(peers);
-  left_.resize(peers);
-  ready_.resize(config_.size);
+  left_.resize(config_.size);
   if (config_.size == 1) {
     own.address = "this process";
     names_ = {own.name()};
+    make_judge();
     return {};
   }
   // By the way to what all ranks must reach.
@@ -183,7 +183,11 @@ Expected<void> Engine::meet() {
   if (!mesh) return tl::unexpected(mesh.error());
   mesh_ = std::move(*mesh);
   ground_.mesh = mesh_.get();
+  auto control = net::Mesh::create(config_.rank, config_.size, *local);
+  if (!control) return tl::unexpected(control.error());
+  control_ = std::move(*control);
   own.address = net::to_string(mesh_->address());
+  own.control = net::to_string(control_->address());
   own.link_rate = config_.link_rate > 0 ? config_.link_rate : net::link_rate(mesh_->address());
   if (config_.switch_rate > 0) own.switch_rate = config_.switch_rate;
   std::optional<inhost::Door> door;
@@ -200,17 +204,24 @@ Expected<void> Engine::meet() {
   const auto all = check(own, *blobs);
   if (!all) return tl::unexpected(all.error());
   std::vector<net::SocketAddress> addresses;
+  std::vector<net::SocketAddress> controls;
   std::vector<inhost::Place> places;
   for (const Introduction& each : *all) {
     names_.push_back(each.name());
     const auto address = net::parse_numeric_address(each.address);
     if (!address) return tl::unexpected(address.error());
     addresses.push_back(*address);
+    const auto control_address = net::parse_numeric_address(each.control);
+    if (!control_address) return tl::unexpected(control_address.error());
+    controls.push_back(*control_address);
     places.push_back(inhost::Place::decode(each.place).value_or(inhost::Place{}));
   }
   std::uint64_t group = kHashBegin;
   for (const std::string& blob : *blobs) group = hash_of(blob, group);
-  mesh_->introduce(addresses, group);
+  const net::Key key = net::key_of(config_.token);
+  mesh_->introduce(addresses, group, key);
+  control_->introduce(std::move(controls), group, key);
+  make_judge();
   strategy::Setup setup{.config = config_,
                         .names = names_,
                         .hosts = {},
@@ -260,7 +271,9 @@ Expected<void> Engine::meet() {
     names_.push_back(server.name);
     addresses.push_back(server.address);
   }
-  mesh_->introduce(std::move(addresses), group);
+  mesh_->introduce(std::move(addresses), group, key);
+  judge_->called(kFoundingSteps);
+  judge_->idle();
   config_.exchange = nullptr;  // may refer to what ends with the call
   return {};
 }
@@ -283,59 +296,50 @@ Expected<void> Engine::share_memory(const inhost::Door& door, const strategy::Ho
   return {};
 }
 
-// All have what this step gives, or nobody goes on. Rank 0 counts.
+// All have what this step gives, or nobody goes on: docs/faults.md section 9. To the judge it is an operation.
 Expected<void> Engine::agree(std::uint64_t step, const char* purpose, const Expected<void>& own) {
-  const auto give_up = [this](const Error& error) {
-    for (std::uint32_t r = 0; r < config_.size; ++r) {
-      if (r != config_.rank) tell(r, {.type = Control::Type::failure, .error = error});
-    }
-    settle(kFarewell, [this] { return mesh_->sends_pending() == 0; });
-    return tl::unexpected(error);
-  };
-  if (!own) return give_up(own.error());
-  ready_[config_.rank] = step;
-  if (config_.rank != 0) tell(0, {.type = Control::Type::ready, .number = step});
-  bool all = false;
+  const Time now = net::monotonic_now();
   const Duration limit = config_.create_timeout.count() * kMillisecond + kLater;
-  net::Waiting waiting(names_[config_.rank], config_.quiet);
-  settle(config_.rank == 0 ? limit : limit + kSecond, [&] {
-    hear();
-    // Only rank 0 knows for whom.
-    waiting.look([&] {
-      return config_.rank == 0 ? fmt::format("{}, {}", names_of(unready(step)), purpose)
-                               : fmt::format("all ranks, {}; {} knows which", purpose, names_[0]);
-    });
-    if (config_.rank == 0 && !all && std::ranges::all_of(ready_, [&](auto each) { return each >= step; })) {
-      all = true;
-      for (std::uint32_t r = 1; r < config_.size; ++r)
-        tell(r, {.type = Control::Type::begin, .number = step});
-    }
-    // Whoever else is lost, rank 0 will say so; he may have gone because of what is wrong.
-    for (const Suspicion& each : suspicions_) {
-      const bool ours = config_.rank == 0 || each.lost == std::uint32_t{0};
-      if (ours && !failure_ && net::monotonic_now() >= each.due) failure_ = each.error;
-    }
-    return failure_.has_value() || begun_ >= step || (all && mesh_->sends_pending() == 0);
-  });
-  if (failure_) {
-    const Error error = *std::exchange(failure_, std::nullopt);
-    return told_ ? tl::unexpected(error) : give_up(error);
+  if (own) {
+    judge_->called(step);
+    judge_->turn({step - 1, now, now + limit, 0});
+  } else {
+    fail_group(own.error());
   }
-  if (all || begun_ >= step) return {};
-  const std::vector<std::uint16_t> missing = unready(step);
-  return give_up({ErrorCode::deadline,
-                  fmt::format("waiting for {}, {}, since {} s", names_of(missing), purpose, limit / kSecond),
-                  missing});
+  heed_judge();
+  std::uint32_t round = 0;
+  bool all = false;
+  net::Waiting waiting(names_[config_.rank], config_.quiet);
+  settle(limit + kLater, [&] {
+    waiting.look([&] { return fmt::format("all ranks, {}", purpose); });
+    if (own) pass_readiness(step, round);
+    all = own && std::uint64_t{1} << round >= config_.size;
+    if (all) judge_->idle();
+    return failure_.has_value() || (all && control_->sends_pending() == 0);
+  });
+  if (all && !failure_) return {};
+  if (!failure_) await_decision();
+  PASSING_ASSERT(failure_.has_value());
+  settle(kAllKnow, [this] { return judge_->all_know() && control_->sends_pending() == 0; });
+  return tl::unexpected(*failure_);
 }
 
-// Rank 0 knows who is missing; if it does not say so, it is missing itself.
-std::vector<std::uint16_t> Engine::unready(std::uint64_t step) const {
-  if (config_.rank != 0) return {0};
-  std::vector<std::uint16_t> missing;
-  for (std::uint32_t r = 0; r < config_.size; ++r) {
-    if (ready_[r] < step) missing.push_back(id(r));
+// Round k: tells the rank 2^k to the right, and hears from the one 2^k to the left, of twice as many as before.
+void Engine::pass_readiness(std::uint64_t step, std::uint32_t& round) {
+  const auto tell_next = [&] {
+    const std::uint64_t distance = std::uint64_t{1} << round;
+    if (distance < config_.size)
+      tell(static_cast<std::uint32_t>((config_.rank + distance) % config_.size),
+           {.type = Control::Type::ready, .number = step << 8 | round});
+  };
+  if (round == 0 && (ready_[0] >> step & 1) == 0) {
+    ready_[0] |= std::uint64_t{1} << step;  // it has begun
+    tell_next();
   }
-  return missing;
+  while (std::uint64_t{1} << round < config_.size && (ready_[step] >> round & 1) != 0) {
+    ++round;
+    tell_next();
+  }
 }
 
 }  // namespace passing

@@ -10,34 +10,31 @@
 namespace passing {
 std::string Control::encode() const {
   Writer out;
-  signature.write(out.put(type).put(number));
-  if (type == Type::announce && signature.shape != 0) out.put(counts);
-  if (error) {
-    out.put(error->code).put(error->message);
-    for (const std::uint16_t each : error->members) out.put(each);
+  out.put(type).put(number);
+  if (type == Type::announce) {
+    signature.write(out);
+    out.put(counts);
   }
+  if (type == Type::news) out.put(text);
   return out.take();
 }
 
 std::optional<Control> Control::decode(const std::string& data) {
   Control control;
   Reader in(data);
-  control.signature.read(in.get(control.type).get(control.number));
-  if (control.type == Type::announce && control.signature.shape != 0) in.get(control.counts);
-  if (control.type == Type::failure) {
-    Error error{};
-    in.get(error.code).get(error.message);
-    const std::size_t fixed = 1 + 8 + 3 + 4 + 8 + 8 + 1 + 4 + error.message.size();
-    for (std::size_t left = data.size() > fixed ? (data.size() - fixed) / 2 : 0; left > 0; --left)
-      in.get(error.members.emplace_back());
-    control.error = std::move(error);
+  in.get(control.type).get(control.number);
+  if (control.type == Type::announce) {
+    control.signature.read(in);
+    in.get(control.counts);
   }
-  return in.whole() ? std::optional(std::move(control)) : std::nullopt;
+  if (control.type == Type::news) in.get(control.text);
+  const bool known = control.type >= Type::announce && control.type <= Type::ready;
+  return known && in.whole() ? std::optional(std::move(control)) : std::nullopt;
 }
 
 std::string Introduction::encode() const {
   Writer out;
-  out.put(version).put(trouble).put(strategy).put(host).put(address).put(place).put(rack).put(local_domain);
+  out.put(version).put(trouble).put(strategy).put(host).put(address).put(control).put(place).put(rack).put(local_domain);
   out.put(process).put(rank).put(size).put(lanes).put(link_rate).put(switch_rate).put(has_switch);
   return out.take();
 }
@@ -45,7 +42,7 @@ std::string Introduction::encode() const {
 std::optional<Introduction> Introduction::decode(const std::string& data) {
   Introduction i;
   Reader in(data);
-  in.get(i.version).get(i.trouble).get(i.strategy).get(i.host).get(i.address).get(i.place).get(i.rack);
+  in.get(i.version).get(i.trouble).get(i.strategy).get(i.host).get(i.address).get(i.control).get(i.place).get(i.rack);
   in.get(i.local_domain);
   in.get(i.process)
       .get(i.rank)

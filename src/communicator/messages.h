@@ -15,18 +15,15 @@ namespace passing {
 struct Control {
   enum class Type : std::uint8_t {
     announce = 1,  ///< to the right neighbour: the next `number` collectives I call have this signature
-    ask,           ///< to all: where are you?
-    state,         ///< the answer: I have called `number` collectives
-    failure,       ///< to all: the group has failed
-    leave,         ///< to all that know me: I go, after `number` collectives
-    ready,         ///< to rank 0: I have all that I need, for step `number` of the beginning
-    begin,         ///< from rank 0: so has everyone
+    news,          ///< to a neighbour: what a judge says to another (docs/faults.md)
+    leave,         ///< on a connection for data: nothing more comes from me
+    ready,         ///< at the beginning: those that I know of have all that they need; step and round in `number`
   };
-  Type type = Type::ask;
+  Type type = Type::announce;
   std::uint64_t number = 0;
   strategy::Signature signature;
   std::string counts;  ///< of the v-forms, in words
-  std::optional<Error> error;
+  std::string text;    ///< news
 
   std::string encode() const;
   static std::optional<Control> decode(const std::string& data);
@@ -39,6 +36,7 @@ struct Introduction {
   std::string strategy;
   std::string host;
   std::string address;  ///< of its mesh: IP:PORT
+  std::string control;  ///< of what judges talk over, the same
   std::string place;    ///< an inhost::Place
   std::string rack;
   std::string local_domain;

@@ -78,6 +78,10 @@ class Judge {
   Time next_timer() const;
   std::optional<Message> next_message();
   const std::optional<Decision>& decision() const { return decision_; }
+  /// Something is wrong, or may be.
+  bool is_troubled() const { return best_ || inquiry_ || !suspicions_.empty(); }
+  /// There will be a decision soon.
+  bool has_proposal() const { return best_.has_value(); }
   /// After a decision: every neighbour that can be reached knows.
   bool all_know() const;
   /// After leave(): or before, if this rank shall not wait for it.

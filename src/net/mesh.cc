@@ -4,20 +4,23 @@
 #include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "base/descriptors.h"
 #include "base/shortage.h"
 #include "net/mesh_connection.h"
 
 namespace passing::net {
 namespace {
 
-// One that does not answer is found by deadlines; this is for machines that vanish between operations.
-constexpr int kKeepIdleSeconds = 10;
+// A machine that vanishes is found after so long, with data under way or, by five probes, without.
+constexpr int kVanishedSeconds = 8;
+constexpr int kKeepIdleSeconds = 3;
 
 Expected<void> system_error(const std::string& what) {
   return system_failure(ErrorCode::unreachable, what, errno);
@@ -31,19 +34,25 @@ void prepare(int descriptor) {
   set(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
   set(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds);
-  set(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, 2);
-  set(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(descriptor, IPPROTO_TCP, TCP_KEEPCNT, kVanishedSeconds - kKeepIdleSeconds);
+  set(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, kVanishedSeconds * 1000);
 }
 
 }  // namespace
 
 Expected<std::unique_ptr<Mesh>> Mesh::create(std::uint32_t rank, std::uint32_t size,
                                              const SocketAddress& local) {
+  raise_descriptor_limit();
   std::unique_ptr<Mesh> mesh(new Mesh);
   mesh->rank_ = rank;
   mesh->outgoing_.resize(size);
   mesh->events_ = epoll_create1(EPOLL_CLOEXEC);
   if (mesh->events_ < 0) return tl::unexpected(system_error("cannot wait for connections").error());
+  mesh->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+  epoll_event event{.events = EPOLLIN, .data = {.ptr = mesh.get()}};
+  if (mesh->timer_ < 0 || epoll_ctl(mesh->events_, EPOLL_CTL_ADD, mesh->timer_, &event) != 0)
+    return tl::unexpected(system_error("cannot make a timer").error());
   if (auto listening = mesh->listen(local); !listening) return tl::unexpected(listening.error());
   return mesh;
 }
@@ -58,6 +67,7 @@ Mesh::~Mesh() {
     ::close(each->descriptor);
   }
   if (listener_ >= 0) ::close(listener_);
+  if (timer_ >= 0) ::close(timer_);
   if (events_ >= 0) ::close(events_);
 }
 
@@ -79,9 +89,10 @@ Expected<void> Mesh::listen(const SocketAddress& local) {
   return {};
 }
 
-void Mesh::introduce(std::vector<SocketAddress> addresses, std::uint64_t group) {
+void Mesh::introduce(std::vector<SocketAddress> addresses, std::uint64_t group, const Key& key) {
   addresses_ = std::move(addresses);
   group_ = group;
+  key_ = key;
 }
 
 Mesh::Connection& Mesh::add(int descriptor) {
@@ -126,7 +137,8 @@ Mesh::Connection& Mesh::dial(std::uint32_t rank, FrameType first) {
     return made;
   }
   made.connecting = true;
-  push(made, {.header = {.type = first, .tag = rank_, .id = group_}, .urgent = true});
+  made.stage = Connection::Stage::challenge;
+  touch(made);
   return made;
 }
 
@@ -137,31 +149,27 @@ void Mesh::adopt(Connection& connection) {
   connection.out = std::exchange(before->out, {});
   connection.announced = std::exchange(before->announced, {});
   connection.hoped = std::exchange(before->hoped, {});
+  connection.unclaimed = before->unclaimed;
+  connection.beyond = std::exchange(before->beyond, {});
+  connection.held = std::exchange(before->held, {});
+  connection.held_order = std::exchange(before->held_order, {});
   before->broken = true;
+  some_broken_ = true;
   for (const auto& each : connections_) {
     if (each->calling && each->peer == connection.peer) hang_up(*each);
   }
-  if (!std::exchange(connection.unwritten, true)) unwritten_.push_back(&connection);
+  touch(connection);
 }
 
 void Mesh::hang_up(Connection& connection) {
   connection.broken = true;
+  some_broken_ = true;
+  no_stranger_any_more(connection);
   if (connection.descriptor < 0) return;
   // A fork may still have the socket, and with it the kernel would keep our pointer.
   epoll_ctl(events_, EPOLL_CTL_DEL, connection.descriptor, nullptr);
   ::close(std::exchange(connection.descriptor, -1));
-}
-
-void Mesh::accept_all() {
-  for (;;) {
-    const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (descriptor < 0) {
-      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != ECONNABORTED && errno != EINTR)
-        own_fault("cannot accept a connection");
-      return;
-    }
-    add(descriptor);
-  }
+  if (listen_again_ != 0) resume_listening();  // there is a descriptor again
 }
 
 // Not a peer's: the system refuses this process something.
@@ -171,7 +179,9 @@ void Mesh::own_fault(const char* what) {
 
 // Output is watched only while there is some.
 void Mesh::watch(Connection& connection) {
-  const bool output = connection.connecting || !connection.out.empty();
+  const bool open = connection.stage == Connection::Stage::open;
+  const bool output =
+      connection.connecting || !connection.greeting.empty() || (open && !connection.out.empty());
   if (connection.broken || output == connection.watching_output) return;
   connection.watching_output = output;
   epoll_event event{.events = EPOLLIN | (output ? std::uint32_t{EPOLLOUT} : 0U),
@@ -187,7 +197,11 @@ void Mesh::progress() {
   for (int i = 0; i < count; ++i) {
     auto* connection = static_cast<Connection*>(ready[i].data.ptr);
     if (connection == nullptr) {
-      accept_all();
+      accept_some();
+      continue;
+    }
+    if (ready[i].data.ptr == this) {
+      on_timer();
       continue;
     }
     if ((ready[i].events & EPOLLOUT) != 0 && !connection->broken) {
@@ -197,6 +211,8 @@ void Mesh::progress() {
     if ((ready[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !connection->broken) read(*connection);
   }
   flush();
+  look_at_clock();
+  if (!std::exchange(some_broken_, false)) return;
   // Strangers, and peers that are gone: only what outgoing_ points to is remembered.
   connections_.remove_if([this](const std::unique_ptr<Connection>& each) {
     return each->broken && (each->peer >= outgoing_.size() || outgoing_[each->peer] != each.get());
@@ -205,18 +221,26 @@ void Mesh::progress() {
 
 void Mesh::lose(Connection& connection, const std::string& reason) {
   if (connection.broken) return;
+  if (connection.stranger_until != 0) return refuse(connection, &Refused::left);
   hang_up(connection);
+  if (connection.called) return;
   if (connection.calling) {
     // It will not call back.
     if (Connection* waiting = outgoing_[connection.peer]; waiting->waiting) lose(*waiting, reason);
     return;
   }
   if (connection.peer < outgoing_.size()) lost_.push_back({connection.peer, reason});
-  std::erase_if(arrived_, [&](const Arrived& each) { return each.connection == &connection; });
+  arrived_.erase_if([&](Arrived& each) {
+    if (each.connection != &connection) return false;
+    each.connection = nullptr;
+    return each.announced;
+  });
   // Ending a transfer may call back: take everything out first.
   std::vector<TransferPtr> affected;
   for (Frame& frame : std::exchange(connection.out, {})) affected.push_back(std::move(frame.transfer));
   for (auto& [id, transfer] : std::exchange(connection.announced, {})) affected.push_back(transfer);
+  for (auto& [tag, transfers] : std::exchange(connection.held, {}))
+    affected.insert(affected.end(), transfers.begin(), transfers.end());
   for (auto& [id, transfer] : std::exchange(connection.expected, {})) affected.push_back(transfer);
   for (auto& [id, transfer] : std::exchange(connection.hoped, {})) {
     if (transfer->promised) affected.push_back(transfer);
@@ -234,17 +258,14 @@ void Mesh::end(Transfer& transfer, Transfer::Status status) {
 }
 
 void Mesh::cancel(const TransferPtr& transfer) {
-  if (std::erase(posted_, transfer) > 0) end(*transfer, Transfer::Status::cancelled);
+  if (posted_.remove(transfer)) end(*transfer, Transfer::Status::cancelled);
 }
 
 std::optional<Message> Mesh::take(std::uint64_t tag, std::uint64_t mask) {
-  const auto found = std::find_if(arrived_.begin(), arrived_.end(), [&](const Arrived& each) {
-    return each.connection == nullptr && ((each.tag ^ tag) & mask) == 0;
-  });
-  if (found == arrived_.end()) return std::nullopt;
-  Message message{.tag = found->tag, .data = std::move(found->data)};
-  arrived_.erase(found);
-  return message;
+  auto found = arrived_.take(tag, mask, [](const Arrived& each) { return !each.announced; });
+  if (!found) return std::nullopt;
+  give_back(found->connection, found->bytes);
+  return Message{.tag = found->tag, .data = std::move(found->data)};
 }
 
 }  // namespace passing::net

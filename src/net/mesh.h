@@ -15,35 +15,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/time.h"
 #include "net/address.h"
+#include "net/matching.h"
+#include "net/proof.h"
+#include "net/transfer.h"
 
 namespace passing::net {
-
-/// One message under way, in either direction. Changed only by the mesh, on its thread.
-struct Transfer {
-  enum class Status : std::uint8_t { pending, done, cancelled, wrong_length, failed };
-
-  Status status = Status::pending;
-  bool sending = false;
-  std::uint32_t peer = 0;
-  std::uint64_t tag = 0;         ///< received: the sender's, with what the mask left open
-  std::size_t bytes = 0;         ///< received: as many as came
-  std::size_t before = 0;        ///< received: of the same part, in earlier messages, for who reports
-  std::size_t whole = 0;         ///< received: that part, if it comes in several
-  std::function<void()> on_end;  ///< called once, from within the mesh
-
-  bool ended() const { return status != Status::pending; }
-
-  // For the mesh.
-  std::uint64_t mask = 0;
-  void* data = nullptr;
-  std::size_t expected = 0;  // what a received message must have,
-  std::size_t received = 0;  // and what of a large one has come
-  std::uint64_t id = 0;      // by which the sender knows that it is waited for
-  bool exact = false;        // the tag that came is the one that was asked for
-  bool promised = false;     // the message has been announced, and will come by the id
-};
-using TransferPtr = std::shared_ptr<Transfer>;
 
 enum class FrameType : std::uint32_t;
 
@@ -51,6 +29,17 @@ enum class FrameType : std::uint32_t;
 struct LostPeer {
   std::uint32_t rank = 0;
   std::string reason;
+};
+
+/// Connections that ended before they were known to be a peer's, by what ended them.
+struct Refused {
+  std::uint64_t garbage = 0;        ///< they spoke another protocol, or said what nobody may say there
+  std::uint64_t other_version = 0;  ///< they spoke another version of the protocol
+  std::uint64_t other_group = 0;    ///< they said hello to another group
+  std::uint64_t unproven = 0;       ///< they did not know the key of the group
+  std::uint64_t late = 0;           ///< they had not said a whole hello in time
+  std::uint64_t too_many = 0;       ///< the oldest, when there were too many or no descriptor was left
+  std::uint64_t left = 0;           ///< they went by themselves
 };
 
 /// A message that nobody had asked for.
@@ -75,8 +64,9 @@ class Mesh {
 
   /// Where others reach this rank.
   const SocketAddress& address() const { return address_; }
-  /// Everyone's addresses, by rank. Connections of those that do not know the same `group` are refused.
-  void introduce(std::vector<SocketAddress> addresses, std::uint64_t group);
+  /// Everyone's addresses, by rank. Connections of those that do not know the same `group` and `key` are
+  /// refused.
+  void introduce(std::vector<SocketAddress> addresses, std::uint64_t group, const Key& key = {});
 
   /// The transfer ends when the data may be changed, not when it has arrived.
   TransferPtr send(std::uint32_t to, std::uint64_t tag, const void* data, std::size_t bytes);
@@ -102,10 +92,13 @@ class Mesh {
   /// Peers whose connection broke since the last call.
   std::vector<LostPeer> take_lost() { return std::exchange(lost_, {}); }
   bool has_lost() const { return !lost_.empty(); }
+  const Refused& refused() const { return refused_; }
   /// What the system has refused this process: not a peer's fault.
   const std::optional<Error>& fault() const { return fault_; }
   /// This rank has sent to it, or may have been sent to.
   bool connected(std::uint32_t rank) const { return outgoing_[rank] != nullptr; }
+  /// Messages and announcements that wait for a receive.
+  std::size_t kept() const { return arrived_.size(); }
   /// Sends that have not ended.
   std::size_t sends_pending() const { return sends_; }
 
@@ -117,8 +110,9 @@ class Mesh {
     std::uint64_t tag = 0;
     std::uint64_t bytes = 0;
     std::string data;                  // of a small one
-    Connection* connection = nullptr;  // of an announced one
-    std::uint64_t id = 0;
+    Connection* connection = nullptr;  // whom to answer, or to give credit back
+    bool announced = false;
+    std::uint64_t id = 0;  // of an announced one
   };
 
   Mesh() = default;
@@ -128,39 +122,78 @@ class Mesh {
   void adopt(Connection& connection);
   void hang_up(Connection& connection);
   Connection& add(int descriptor);
-  void accept_all();
   void watch(Connection& connection);
   void lose(Connection& connection, const std::string& reason);
   void own_fault(const char* what);
   void end(Transfer& transfer, Transfer::Status status);
 
-  // mesh_frames.cc
+  // mesh_strangers.cc
+  void accept_some();
+  void refuse(Connection& stranger, std::uint64_t Refused::*reason);
+  void no_stranger_any_more(Connection& connection);
+  void pause_listening();
+  void resume_listening();
+  void on_timer();
+  void look_at_clock();
+
+  // mesh_hello.cc
+  void challenge(Connection& connection);
+  void greet(Connection& connection, FrameType type, std::uint64_t id, const void* data, std::size_t bytes);
+  bool write_greeting(Connection& connection);
+  void on_greeting_header(Connection& connection);
+  void on_greeting(Connection& connection);
+  void on_challenge(Connection& connection);
+  void on_hello(Connection& connection);
+  void on_welcome(Connection& connection);
+
+  // mesh_send.cc
+  void touch(Connection& connection);
   void push(Connection& connection, Frame frame);
+  void dispatch(Connection& connection, const TransferPtr& transfer);
+  void send_data(Connection& connection, FrameType type, std::uint64_t id, const TransferPtr& transfer);
   void write(Connection& connection);
   void written(Connection& connection, std::size_t bytes);
+
+  // mesh_credit.cc
+  static bool must_wait(const Connection& connection, const Transfer& transfer);
+  void hold(Connection& connection, const TransferPtr& transfer);
+  bool release(Connection& connection, std::uint64_t tag);
+  void answered(Connection& connection, const Transfer& transfer);
+  void give_back(Connection* connection, std::size_t bytes);
+  void on_credit(Connection& connection, std::size_t amount);
+
+  // mesh_frames.cc
   bool read(Connection& connection);
   void use_stash(Connection& connection);
   void took(Connection& connection, std::size_t bytes);
   static std::span<std::byte> payload_room(Connection& connection);
+  void bad_frame(Connection& connection);
   void on_header(Connection& connection);
+  bool on_large(Connection& connection);
   void on_payload(Connection& connection);
   void on_announced(Connection& connection, std::uint64_t id, const TransferPtr& transfer);
   void on_answer(Connection& connection, bool wanted);
   void on_expect(Connection& connection);
-  void send_data(Connection& connection, FrameType type, std::uint64_t id, const TransferPtr& transfer);
   TransferPtr wanted(std::uint64_t tag);
 
   std::uint32_t rank_ = 0;
   int events_ = -1;
   int listener_ = -1;
+  int timer_ = -1;
   SocketAddress address_;
   std::vector<SocketAddress> addresses_;
   std::uint64_t group_ = 0;
+  Key key_{};
   std::vector<Connection*> outgoing_;  // where messages to a rank go
   std::list<std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> unwritten_;
-  std::list<TransferPtr> posted_;  // receives without a message, in order
-  std::list<Arrived> arrived_;     // messages without a receive, in order
+  std::vector<Connection*> strangers_;  // the oldest first
+  Time listen_again_ = 0;               // 0: it listens
+  Time timer_at_ = 0;                   // 0: it is off
+  bool some_broken_ = false;
+  Refused refused_;
+  Posted posted_;              // receives without a message
+  Arrivals<Arrived> arrived_;  // messages without a receive
   std::vector<LostPeer> lost_;
   std::optional<Error> fault_;
   std::size_t sends_ = 0;

@@ -10,16 +10,30 @@
 
 namespace passing::net {
 
+// Up to here a message is sent at once, and kept by the receiver if nobody waits for it.
+constexpr std::size_t kSmall = 16 << 10;
+// So much of such messages may be at a receiver, or on the way to it, without a receive that takes them: what
+// 25 Gbit/s carry in a millisecond. With 1,000 peers that is 4 GB, if all of them send and nobody receives.
+constexpr std::size_t kCredit = 4 << 20;
+// What a message costs beside its bytes, since empty ones need memory too.
+constexpr std::size_t kRecord = 256;
+// Beyond the credit so many of one tag are announced; more wait at the sender.
+constexpr std::uint32_t kAnnouncedPerTag = 16;
+
 enum class FrameType : std::uint32_t {
-  hello = 1,  ///< first on a connection, by the lower rank: its number (tag) and the group (id)
-  message,    ///< a small message: its tag, and the data
+  hello = 1,  ///< by the lower rank, which connects: its number (tag), the group (id), challenge and proof
+  message,    ///< a small message: its tag, and the data; id: credit that goes back
   announce,   ///< a large one: its tag, length and id
-  want,       ///< back: send the one with this id
+  want,       ///< back: send the one with this tag and id
   refuse,     ///< back: nobody will take it
   data,       ///< the next part of the data of the one with this id
   call,       ///< from a higher rank, on a connection for nothing else: connect to me
   expect,     ///< a receive waits for a large message with this tag and length, under this id
   deliver,    ///< the next part of the message for the receive with this id
+  challenge,  ///< first on a connection, by whoever accepts it: a number to be used in the proof
+  credit,     ///< back: receives have taken messages that cost so much (tag)
+  notice,     ///< an urgent message; costs nothing
+  welcome,    ///< the answer to hello and call: the proof of whoever has accepted the connection
 };
 
 struct FrameHeader {
@@ -30,6 +44,7 @@ struct FrameHeader {
   std::uint64_t bytes = 0;  ///< of the data that follows; announce: of the message
 
   static constexpr std::uint32_t kMagic = 0x5041534D;
+  static constexpr std::uint32_t kVersion = 2;  ///< in the upper half of the tag, until a connection is open
 };
 
 struct Mesh::Frame {
@@ -44,16 +59,29 @@ struct Mesh::Frame {
 struct Mesh::Connection {
   int descriptor = -1;
   std::uint32_t peer = UINT32_MAX;  // unknown until hello
+  Time stranger_until = 0;          // by when it must have said who it is; 0: it is no stranger
+  /// What is to come before anything else may; then nothing is left to be said but frames.
+  enum class Stage : std::uint8_t { challenge, hello, welcome, open };
+  Stage stage = Stage::open;
+  Meeting meeting;
+  std::string greeting;  // what goes out before all frames
   bool connecting = false;
   bool broken = false;
   bool watching_output = false;
   bool calling = false;    // asks the peer to connect, and carries nothing
+  bool called = false;     // the peer asks us to connect, and says nothing more
   bool waiting = false;    // for the peer to connect; has no socket
   bool unwritten = false;  // has frames since the last flush
 
   std::deque<Frame> out;
-  std::size_t written = 0;                         // of the first frame
-  std::map<std::uint64_t, TransferPtr> announced;  // ours, waiting for an answer, in order
+  std::size_t written = 0;  // of the first frame
+  // Ours, waiting for an answer, by tag and id; those of one tag in order.
+  std::map<std::pair<std::uint64_t, std::uint64_t>, TransferPtr> announced;
+  std::size_t unclaimed = 0;  // what of our small messages may be without a receive there
+  std::unordered_map<std::uint64_t, std::uint32_t> beyond;          // announced for want of credit, by tag
+  std::unordered_map<std::uint64_t, std::deque<TransferPtr>> held;  // not even announced, by tag
+  std::deque<std::uint64_t> held_order;                             // their tags; some may have gone
+  std::size_t owed = 0;  // what receives have taken here, and the peer has not been told
   struct Expectation {
     std::uint64_t id = 0;
     std::uint64_t bytes = 0;

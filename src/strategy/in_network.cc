@@ -24,7 +24,7 @@ class InNetwork : public Strategy {
   void wait_on(std::vector<pollfd>& sources) override { uplink_->wait_on(sources); }
   void progress(std::span<const pollfd> sources) override { uplink_->progress(sources); }
   std::optional<Time> next_timer() const override { return uplink_->next_timer(); }
-  bool watches_deadlines(const Call& call) const override { return Uplink::takes(call.signature); }
+  Duration patience(const Call& call) const override { return Uplink::takes(call.signature) ? kPatience : 0; }
   void leave() override { uplink_->leave(); }
   void abandon(const Error& reason) override { uplink_->abandon(reason); }
 
@@ -36,7 +36,6 @@ class InNetwork : public Strategy {
 
 Expected<std::unique_ptr<Strategy>> make_in_network(const Setup& setup) {
   net::Member::Options options = member_options(setup);
-  options.grace = kAskRanks + kAskSwitch;  // only the switch is asked
   auto uplink = Uplink::join(options);
   if (!uplink) return tl::unexpected(uplink.error());
   return std::make_unique<InNetwork>(std::move(*uplink));

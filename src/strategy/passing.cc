@@ -43,7 +43,7 @@ class SwitchAcross : public Across {
                          .divisor = ranks_,
                          .input = leg.sums,
                          .output = leg.results,
-                         .deadline = call.deadline + kAskRanks});
+                         .deadline = call.deadline});
   }
 
  private:
@@ -76,8 +76,8 @@ class Passing : public Hierarchical {
   }
   void progress(std::span<const pollfd> sources) override;
   std::optional<Time> next_timer() const override;
-  Duration verdict(const Call& call) const override {
-    return hosts().size() > 1 && way_of(call) == Way::network ? kAskRanks + kAskSwitch : 0;
+  Duration patience(const Call& call) const override {
+    return hosts().size() > 1 && way_of(call) == Way::network ? kPatience : 0;
   }
   void leave() override {
     if (uplink_) uplink_->leave();

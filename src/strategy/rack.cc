@@ -99,7 +99,7 @@ Task RackAcross::finish_own(Context& context, const Call& call, const Leg& leg, 
                                       .divisor = ranks_,
                                       .input = left,
                                       .output = own.results(leg),
-                                      .deadline = call.deadline + kAskRanks});
+                                      .deadline = call.deadline});
     sum_of_racks.start();
     uplink_->call_next();
     co_await sum_of_racks;

@@ -42,15 +42,12 @@ class Strategy {
   virtual void progress(std::span<const pollfd> /*sources*/) {}
   /// When progress() must be called although nothing has come.
   virtual std::optional<Time> next_timer() const { return std::nullopt; }
-  /// Leaves the deadline of an all-reduce to someone who has a better idea of who is missing: the
-  /// communicator gives it time.
-  virtual bool watches_deadlines(const Call& /*call*/) const { return false; }
   /// Whether such a call needs nothing but memory that ranks share.
   virtual bool stays_in_host(const Call& /*call*/) const { return false; }
   /// Works on such calls only, for a while or until one of them can go on: for a thread that waits for it.
   virtual void work_in_host(Duration /*limit*/) {}
-  /// How long after a deadline, if all ranks answer and none is behind, the strategy may still find out more.
-  virtual Duration verdict(const Call& /*call*/) const { return 0; }
+  /// So long after the deadline of an all-reduce the strategy may still find out who is missing.
+  virtual Duration patience(const Call& /*call*/) const { return 0; }
   /// The communicator ends: in order,
   virtual void leave() {}
   /// or because of an error. Lets go of all buffers, and waits for nothing: someone waits to hear of it.

@@ -16,9 +16,9 @@
 
 namespace passing::strategy {
 
-/// At a deadline ranks first ask each other who is missing, then the switch. All of it takes a second.
-constexpr Duration kAskRanks = 600 * kMillisecond;
+/// At a deadline the switch is asked who is missing; ranks have asked each other by then.
 constexpr Duration kAskSwitch = 350 * kMillisecond;
+constexpr Duration kPatience = kAskSwitch + 50 * kMillisecond;
 
 /// Used by the communicator's thread only.
 class Uplink {

@@ -11,8 +11,8 @@ import unittest
 BUILD = os.environ["PASSING_BUILD"]
 HERE = pathlib.Path(__file__).resolve().parent
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
-# curl, hwloc and what every C++ program has: nothing that could clash with another copy in the same process.
-NEEDED = {"libcurl.so.4", "libhwloc.so.15", "libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libc.so.6",
+# curl, its libcrypto, hwloc and what every C++ program has: nothing that could clash with another copy in the same process.
+NEEDED = {"libcurl.so.4", "libcrypto.so.3", "libhwloc.so.15", "libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libc.so.6",
           "libpthread.so.0", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 # Alone in its group, whatever launcher this test runs under.
 ALONE = {"PASSING_RANK": "0", "PASSING_SIZE": "1",

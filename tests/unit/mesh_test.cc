@@ -1,63 +1,15 @@
 // docs/mesh.md: what the mesh promises, and what strangers can do to it.
-#include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <netinet/tcp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <random>
 #include <thread>
 
-#include "net/mesh_connection.h"
+#include "unit/meshes.h"
 
 namespace passing::net {
 namespace {
-
-using Status = Transfer::Status;
-constexpr std::uint64_t kAll = ~std::uint64_t{0};
-
-// Two or more meshes of one group, moved by this thread.
-class Meshes : public testing::Test {
- protected:
-  void make(std::uint32_t size, std::uint64_t group = 7) {
-    std::vector<SocketAddress> addresses;
-    for (std::uint32_t r = 0; r < size; ++r) {
-      auto mesh = Mesh::create(r, size, *parse_address("127.0.0.1:0"));
-      ASSERT_TRUE(mesh) << mesh.error().message;
-      meshes.push_back(std::move(*mesh));
-      addresses.push_back(meshes.back()->address());
-    }
-    for (auto& each : meshes) each->introduce(addresses, group);
-  }
-  template <class Condition>
-  bool eventually(const Condition& condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (std::chrono::steady_clock::now() < end) {
-      for (auto& each : meshes) {
-        if (each) each->progress();
-      }
-      if (condition()) return true;
-    }
-    return false;
-  }
-  int stranger(std::uint32_t rank) {
-    const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const SocketAddress& there = meshes[rank]->address();
-    EXPECT_EQ(::connect(descriptor, there.get(), there.length), 0);
-    return descriptor;
-  }
-  // Whether the mesh has closed its end.
-  bool refused(int descriptor) {
-    return eventually([&] {
-      char byte = 0;
-      return ::recv(descriptor, &byte, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
-    });
-  }
-
-  std::vector<std::unique_ptr<Mesh>> meshes;
-};
 
 TEST_F(Meshes, ConnectOnFirstUseAndSleepWhenIdle) {
   make(2);
@@ -163,6 +115,31 @@ TEST_F(Meshes, ConnectFromBothSides) {
   }
 }
 
+// Both ends of every connection find a machine that has vanished, also while data is under way.
+TEST_F(Meshes, EveryConnectionHasATimeout) {
+  make(3);
+  int got[2] = {};
+  int value = 1;
+  const auto up = meshes[1]->recv(0, 1, kAll, &got[0], sizeof(int));
+  const auto down = meshes[0]->recv(2, 2, kAll, &got[1], sizeof(int));
+  meshes[0]->send(1, 1, &value, sizeof value);
+  meshes[2]->send(0, 2, &value, sizeof value);
+  ASSERT_TRUE(eventually([&] { return up->ended() && down->ended(); }));
+  int connections = 0;
+  for (int each = 0; each < 1024; ++each) {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    if (getsockopt(each, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 || info.tcpi_state != TCP_ESTABLISHED)
+      continue;
+    ++connections;
+    int milliseconds = 0;
+    length = sizeof milliseconds;
+    ASSERT_EQ(getsockopt(each, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &length), 0);
+    EXPECT_EQ(milliseconds, 8000);
+  }
+  EXPECT_GE(connections, 4);
+}
+
 // A higher rank calls one that is not there.
 TEST_F(Meshes, ACallWithoutAnswer) {
   make(2);
@@ -245,37 +222,28 @@ TEST_F(Meshes, APeerThatGoesIsLost) {
   EXPECT_EQ(meshes[0]->sends_pending(), 0U);
 }
 
-TEST_F(Meshes, StrangersAreRefused) {
-  // To the last rank, each in the name of another one: only a lower rank may say hello.
+// Members that have lost their senses. Each in the name of another: only a lower rank may say hello.
+TEST_F(Meshes, WrongFramesEndAConnection) {
   constexpr std::uint32_t kLast = 15;
   make(kLast + 1);
   std::mt19937 source(3);
-  const auto frame = [](FrameType type, std::uint64_t tag, std::uint64_t id, std::uint64_t bytes = 0) {
-    FrameHeader header{.type = type, .tag = tag, .id = id, .bytes = bytes};
-    return std::string(reinterpret_cast<const char*>(&header), sizeof header);
-  };
-  std::uint64_t name = 0;
-  const auto hello = [&] { return frame(FrameType::hello, name++, 7); };
+  std::uint32_t name = 0;
   std::string noise(500, '\0');
   for (char& each : noise) each = static_cast<char>(source());
+  // After a hello that is as it must be.
   const std::string cases[] = {
+      frame(FrameType::hello, 0, 7),              // twice
+      frame(FrameType::challenge, 0, 7, 32),      // too late
+      frame(FrameType::message, 1, 0, 1U << 30),  // too long for a small one
+      frame(FrameType::want, 0, 99),              // nothing was announced
+      frame(FrameType::refuse, 0, 99),
+      frame(FrameType::data, 0, 99, 10),
+      frame(static_cast<FrameType>(77), 0, 0),
       noise,
-      "GET / HTTP/1.1\r\nHost: somewhere\r\nAccept: */*\r\n\r\n",
-      frame(FrameType::hello, 1, 8),                        // another group
-      frame(FrameType::hello, kLast + 1, 7),                // a rank that is not
-      frame(FrameType::hello, kLast, 7),                    // this very rank
-      frame(FrameType::call, 1, 7),                         // a lower rank has no need to call
-      frame(FrameType::message, 1, 0, 4) + "data",          // before hello
-      hello() + frame(FrameType::hello, 0, 7),              // twice
-      hello() + frame(FrameType::message, 1, 0, 1U << 30),  // too long for a small one
-      hello() + frame(FrameType::want, 0, 99),              // nothing was announced
-      hello() + frame(FrameType::refuse, 0, 99),
-      hello() + frame(FrameType::data, 0, 99, 10),
-      hello() + frame(static_cast<FrameType>(77), 0, 0),
-      hello() + noise,
   };
-  for (const std::string& each : cases) {
+  for (const std::string& rest : cases) {
     const int descriptor = stranger(kLast);
+    const std::string each = hello(meet(descriptor, kLast, name++)) + rest;
     ASSERT_EQ(::send(descriptor, each.data(), each.size(), MSG_NOSIGNAL), static_cast<ssize_t>(each.size()));
     EXPECT_TRUE(refused(descriptor));
     ::close(descriptor);
@@ -283,7 +251,7 @@ TEST_F(Meshes, StrangersAreRefused) {
   // One that only says hello, one that announces without end, one that says nothing.
   const int quiet = stranger(kLast);
   const int busy = stranger(kLast);
-  const std::string greeting = hello();
+  const std::string greeting = hello(meet(busy, kLast, name++));
   ::send(busy, greeting.data(), greeting.size(), MSG_NOSIGNAL);
   for (int i = 0; i < 1000; ++i) {
     const std::string announced = frame(FrameType::announce, 5, static_cast<std::uint64_t>(i), kAll);
@@ -301,11 +269,8 @@ TEST_F(Meshes, StrangersAreRefused) {
 TEST_F(Meshes, BytesComeOneByOne) {
   make(2);
   const int descriptor = stranger(1);
-  const FrameHeader hello{.type = FrameType::hello, .tag = 0, .id = 7};
-  const FrameHeader message{.type = FrameType::message, .tag = 42, .bytes = 5};
-  std::string all(reinterpret_cast<const char*>(&hello), sizeof hello);
-  for (int i = 0; i < 2; ++i)
-    all += std::string(reinterpret_cast<const char*>(&message), sizeof message) + "bytes";
+  std::string all = hello(meet(descriptor, 1, 0));
+  for (int i = 0; i < 2; ++i) all += frame(FrameType::message, 42, 0, 5) + "bytes";
   char got[5] = {};
   const auto in = meshes[1]->recv(0, 42, kAll, got, sizeof got);
   for (const char each : all) {

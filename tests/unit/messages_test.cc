@@ -58,18 +58,24 @@ TEST(Messages, AControlSurvives) {
   EXPECT_EQ(after->type, Control::Type::announce);
   EXPECT_EQ(after->number, 7U);
   EXPECT_EQ(after->signature.describe(), before.signature.describe());
-  EXPECT_FALSE(after->error);
   expect_only_whole<Control>(before.encode());
 }
 
-TEST(Messages, AFailureSurvives) {
-  const Control before{.type = Control::Type::failure,
-                       .error = Error{ErrorCode::peer_lost, "rank 2 has died", {2, 700}}};
+TEST(Messages, NewsSurvive) {
+  const Control before{.type = Control::Type::news, .text = std::string("\0who", 4)};
   const auto after = Control::decode(before.encode());
-  ASSERT_TRUE(after && after->error);
-  EXPECT_EQ(after->error->code, ErrorCode::peer_lost);
-  EXPECT_EQ(after->error->message, "rank 2 has died");
-  EXPECT_EQ(after->error->members, (std::vector<std::uint16_t>{2, 700}));
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->type, Control::Type::news);
+  EXPECT_EQ(after->text, before.text);
+  expect_only_whole<Control>(before.encode());
+}
+
+TEST(Messages, UnknownControlsAreRefused) {
+  for (const int type : {0, 5, 255}) {
+    std::string data = Control{}.encode();
+    data[0] = static_cast<char>(type);
+    EXPECT_FALSE(Control::decode(data)) << type;
+  }
 }
 
 }  // namespace

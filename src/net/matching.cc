@@ -1,0 +1,52 @@
+#include "net/matching.h"
+
+#include <algorithm>
+
+namespace passing::net {
+
+void Posted::add(const TransferPtr& transfer) {
+  auto table = std::find_if(tables_.begin(), tables_.end(),
+                            [&](const Table& each) { return each.mask == transfer->mask; });
+  // One that nobody uses now may serve another mask.
+  if (table == tables_.end())
+    table =
+        std::find_if(tables_.begin(), tables_.end(), [](const Table& each) { return each.queues.empty(); });
+  if (table == tables_.end()) table = tables_.insert(table, Table{});
+  table->mask = transfer->mask;
+  table->queues[transfer->tag & transfer->mask].push_back({next_++, transfer});
+}
+
+TransferPtr Posted::take(std::uint64_t tag) {
+  Table* table = nullptr;
+  Queues::iterator queue;
+  for (Table& each : tables_) {
+    const auto found = each.queues.find(tag & each.mask);
+    if (found == each.queues.end()) continue;
+    if (table != nullptr && queue->second.front().number < found->second.front().number) continue;
+    table = &each;
+    queue = found;
+  }
+  if (table == nullptr) return nullptr;
+  TransferPtr transfer = std::move(queue->second.front().transfer);
+  queue->second.pop_front();
+  if (queue->second.empty()) table->queues.erase(queue);
+  return transfer;
+}
+
+bool Posted::remove(const TransferPtr& transfer) {
+  for (Table& table : tables_) {
+    if (table.mask != transfer->mask) continue;
+    const auto queue = table.queues.find(transfer->tag & transfer->mask);
+    if (queue == table.queues.end()) return false;
+    // Of receives of the same kind usually the first.
+    const auto found = std::find_if(queue->second.begin(), queue->second.end(),
+                                    [&](const Entry& each) { return each.transfer == transfer; });
+    if (found == queue->second.end()) return false;
+    queue->second.erase(found);
+    if (queue->second.empty()) table.queues.erase(queue);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace passing::net

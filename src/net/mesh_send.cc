@@ -1,0 +1,175 @@
+// What goes out through the connections of a mesh: docs/mesh.md.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "net/mesh_connection.h"
+
+namespace passing::net {
+namespace {
+
+using Status = Transfer::Status;
+
+// What one connection may move before others have their turn.
+constexpr std::size_t kTurnBytes = 4 << 20;
+constexpr std::size_t kFramesAtOnce = 32;
+constexpr int kLastReads = 4;
+// Large data goes in slices, between which urgent messages find their way.
+constexpr std::size_t kSlice = 256 << 10;
+
+}  // namespace
+
+TransferPtr Mesh::send(std::uint32_t to, std::uint64_t tag, const void* data, std::size_t bytes) {
+  auto transfer = std::make_shared<Transfer>();
+  transfer->sending = true;
+  transfer->peer = to;
+  transfer->tag = tag;
+  transfer->data = const_cast<void*>(data);
+  transfer->bytes = bytes;
+  ++sends_;
+  Connection& there = connection_to(to);
+  if (there.broken) {
+    end(*transfer, Status::failed);
+  } else if (must_wait(there, *transfer)) {
+    hold(there, transfer);
+  } else {
+    dispatch(there, transfer);
+  }
+  return transfer;
+}
+
+// It is its turn: at once, to a receive that waits for it, or as an announcement.
+void Mesh::dispatch(Connection& there, const TransferPtr& transfer) {
+  const std::uint64_t tag = transfer->tag;
+  const std::size_t bytes = transfer->bytes;
+  const bool small = bytes <= kSmall;
+  if (small && there.unclaimed + bytes + kRecord <= kCredit) {
+    there.unclaimed += bytes + kRecord;
+    return push(there, {.header = {.type = FrameType::message,
+                                   .tag = tag,
+                                   .id = std::exchange(there.owed, 0),
+                                   .bytes = bytes},
+                        .data = transfer->data,
+                        .bytes = bytes,
+                        .transfer = transfer});
+  }
+  if (const auto found = there.expectations.find(tag);
+      found != there.expectations.end() && found->second.front().bytes == bytes) {
+    const std::uint64_t id = found->second.front().id;
+    found->second.pop_front();
+    if (found->second.empty()) there.expectations.erase(found);
+    return send_data(there, FrameType::deliver, id, transfer);
+  }
+  if (small) ++there.beyond[tag];
+  const std::uint64_t id = next_id_++;
+  there.announced.emplace(std::pair(tag, id), transfer);
+  push(there, {.header = {.type = FrameType::announce, .tag = tag, .id = id, .bytes = bytes}});
+}
+
+void Mesh::send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) {
+  PASSING_ASSERT(data.size() <= kSmall);
+  Connection& there = connection_to(to);
+  if (there.broken) return;
+  const std::size_t bytes = data.size();
+  auto transfer = std::make_shared<Transfer>();  // counted, so that one can wait for it
+  transfer->sending = true;
+  ++sends_;
+  push(there, {.header = {.type = FrameType::notice, .tag = tag, .bytes = bytes},
+               .bytes = bytes,
+               .transfer = transfer,
+               .urgent = true,
+               .own = std::move(data)});
+}
+
+void Mesh::push(Connection& connection, Frame frame) {
+  auto place = connection.out.end();
+  if (frame.urgent) {
+    place = connection.out.begin();
+    if (connection.written > 0) ++place;  // that one has begun
+    while (place != connection.out.end() && place->urgent) ++place;
+  }
+  connection.out.insert(place, std::move(frame));
+  touch(connection);
+}
+
+// There is something to be written.
+void Mesh::touch(Connection& connection) {
+  if (!std::exchange(connection.unwritten, true)) unwritten_.push_back(&connection);
+}
+
+void Mesh::send_data(Connection& connection, FrameType type, std::uint64_t id, const TransferPtr& transfer) {
+  // At least one, if it is empty.
+  for (std::size_t at = 0; at == 0 || at < transfer->bytes; at += kSlice) {
+    const std::size_t bytes = std::min(kSlice, transfer->bytes - at);
+    push(connection, {.header = {.type = type, .id = id, .bytes = bytes},
+                      .data = static_cast<const std::byte*>(transfer->data) + at,
+                      .bytes = bytes,
+                      .transfer = at + bytes == transfer->bytes ? transfer : nullptr});
+  }
+}
+
+void Mesh::flush() {
+  // Transfers that end may lead to more.
+  while (!unwritten_.empty()) {
+    for (Connection* each : std::exchange(unwritten_, {})) {
+      each->unwritten = false;
+      // One that is full, or not there yet, tells when it can take more.
+      if (!each->broken && !each->connecting && !each->watching_output) write(*each);
+      watch(*each);
+    }
+  }
+}
+
+void Mesh::write(Connection& connection) {
+  if (!write_greeting(connection)) return watch(connection);
+  std::size_t moved = 0;
+  while (connection.stage == Connection::Stage::open && !connection.out.empty() && moved < kTurnBytes) {
+    std::array<iovec, 2 * kFramesAtOnce> parts;
+    std::size_t count = 0;
+    std::size_t skip = connection.written;
+    const auto part = [&](const void* data, std::size_t bytes) {
+      const std::size_t done = std::min(skip, bytes);
+      skip -= done;
+      if (bytes > done)
+        parts[count++] = {static_cast<std::byte*>(const_cast<void*>(data)) + done, bytes - done};
+    };
+    for (std::size_t i = 0; i < connection.out.size() && i < kFramesAtOnce; ++i) {
+      const Frame& frame = connection.out[i];
+      part(&frame.header, sizeof frame.header);
+      part(frame.urgent ? frame.own.data() : frame.data, frame.bytes);
+    }
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = count;
+    const ssize_t sent = sendmsg(connection.descriptor, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) break;
+      const int error = errno;
+      // What the peer said before it went may explain why.
+      for (int i = 0; i < kLastReads && !connection.broken; ++i) read(connection);
+      return lose(connection, std::strerror(error));
+    }
+    moved += static_cast<std::size_t>(sent);
+    written(connection, static_cast<std::size_t>(sent));
+    if (connection.broken) return;
+  }
+  watch(connection);
+}
+
+void Mesh::written(Connection& connection, std::size_t bytes) {
+  connection.written += bytes;
+  while (!connection.out.empty()) {
+    const std::size_t whole = sizeof(FrameHeader) + connection.out.front().bytes;
+    if (connection.written < whole) return;
+    connection.written -= whole;
+    const TransferPtr transfer = std::move(connection.out.front().transfer);
+    connection.out.pop_front();
+    if (transfer) end(*transfer, Status::done);
+  }
+}
+
+}  // namespace passing::net
