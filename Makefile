@@ -23,6 +23,7 @@ help:
 	@echo "make soak      random jobs on one switch for SECONDS=60: nothing may leak"
 	@echo "make torch-suite  PyTorch's own tests in six worlds (make test runs two of them)"
 	@echo "make torch-restarts  50 restarts of killed ranks by torchrun"
+	@echo "make losses    20 times each: a rank is killed where packets are lost, and all survivors name it alone"
 	@echo "make mutate    deliberate faults, each of which a test must catch; ONLY=name for one"
 	@echo "make lint      formatting, and static analysis of what changed since origin/main; ALL=1 for everything"
 	@echo "make lint-fast  the half of lint that needs no build: formatting, syntax of scripts, types of web/"
@@ -89,6 +90,11 @@ torch-suite: deps build
 torch-restarts: deps build
 	PASSING=$(BUILD)/passing PYTHONPATH=$(BUILD)/integrations/torch/python PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 \
 	PASSING_TEST_RESTARTS=50 /usr/bin/python3 tests/torch/store_test.py Restarts
+
+.PHONY: losses
+losses: deps build
+	PASSING=$(BUILD)/passing PASSING_PEER=$(BUILD)/peer_passing PYTHONDONTWRITEBYTECODE=1 PASSING_REPEAT=20 \
+	/usr/bin/python3 tests/integration/losses_test.py
 
 soak: deps command
 	PASSING=$(BUILD)/passing PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/integration/soak.py $(SECONDS)

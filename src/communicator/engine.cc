@@ -161,10 +161,12 @@ void Engine::begin_collectives() {
 
 // The deadline of a collective counts from when all before it have ended.
 void Engine::tell_turn() {
-  const StatePtr* oldest =
-      !running_.empty() ? &running_.front()->state : !queue_.empty() ? &queue_.front() : nullptr;
+  const StatePtr* oldest = !running_.empty() ? &running_.front()->state
+                           : !queue_.empty() ? &queue_.front()
+                                             : nullptr;
   if (oldest == nullptr) {
     if (std::exchange(turn_, std::nullopt)) judge_->idle();
+    expires_ = INT64_MAX;
     return;
   }
   const Operation::State& state = **oldest;
@@ -172,7 +174,8 @@ void Engine::tell_turn() {
   turn_ = state.call.number;
   const Time now = net::monotonic_now();
   const bool all_reduce = state.call.signature.kind == strategy::Kind::all_reduce;
-  judge_->turn({kFoundingSteps + state.call.number, now, now + state.timeout,
+  expires_ = now + state.timeout;
+  judge_->turn({kFoundingSteps + state.call.number, now, expires_,
                 strategy_ && all_reduce ? strategy_->patience(state.call) : 0});
 }
 
@@ -318,7 +321,7 @@ Time Engine::next_wake() const {
   Time next = judge_->next_timer();
   for (const Point& each : points_)
     next = std::min(next, each.given_up ? each.given_up_at + kSecond : each.state->call.deadline);
-  if (strategy_) next = std::min(next, strategy_->next_timer().value_or(INT64_MAX));
+  if (strategy_) next = std::min({next, expires_, strategy_->next_timer().value_or(INT64_MAX)});
   return next;
 }
 

@@ -149,8 +149,9 @@ class Engine : private Worker {
   std::array<std::uint64_t, kFoundingSteps + 1> ready_{};
 
   strategy::Ground ground_;
-  std::unique_ptr<net::Mesh> mesh_;     // for data; none in a group of one
-  std::unique_ptr<net::Mesh> control_;  // for announcements, and for judges; only with neighbours (docs/faults.md)
+  std::unique_ptr<net::Mesh> mesh_;  // for data; none in a group of one
+  std::unique_ptr<net::Mesh>
+      control_;  // for announcements, and for judges; only with neighbours (docs/faults.md)
   std::shared_ptr<inhost::Host> host_;  // none without neighbours; what it allocates lives as long as this
   SharedHeap heap_;
   std::unique_ptr<strategy::Strategy> strategy_;
@@ -160,7 +161,8 @@ class Engine : private Worker {
 
   CallLedger ledger_;
   std::unique_ptr<judge::Judge> judge_;
-  std::optional<std::uint64_t> turn_;  // as the judge knows it
+  std::optional<std::uint64_t> turn_;  // the oldest operation, as the judge knows it,
+  Time expires_ = INT64_MAX;           // and its deadline, until that has come
   std::vector<bool> left_;             // nothing more comes from it, by rank
   std::optional<Error> failure_;
   unsigned turns_ = 0;

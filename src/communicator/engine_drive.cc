@@ -109,7 +109,8 @@ void Engine::stand_back() {
 // What a turn would do now, without anything having come. A thread that waits for its own operation may have
 // taken another's out of the post, and must not sleep on it.
 bool Engine::has_work() const {
-  if (!ground_.ready.empty() || (mesh_ && mesh_->has_lost()) || (control_ && control_->has_lost())) return true;
+  if (!ground_.ready.empty() || (mesh_ && mesh_->has_lost()) || (control_ && control_->has_lost()))
+    return true;
   if (!failure_ && !queue_.empty() && running_.size() < kAtOnce) return true;
   return std::ranges::any_of(points_, [](const Point& each) { return each.transfer->ended(); });
 }
@@ -163,7 +164,8 @@ void Engine::work_until(const Operation::State& state) {
 // nothing has come for a while. False: there is something else.
 bool Engine::work_in_host() {
   take_post(false);
-  if (!strategy_ || !points_.empty() || judge_->is_troubled() || (running_.empty() && queue_.empty())) return false;
+  if (!strategy_ || !points_.empty() || judge_->is_troubled() || (running_.empty() && queue_.empty()))
+    return false;
   const auto in_host = [this](const strategy::Call& call) { return strategy_->stays_in_host(call); };
   for (const auto& each : running_) {
     if (!in_host(each->state->call)) return false;
@@ -227,8 +229,8 @@ void Engine::nudge() const {
 
 // Something left over is for the thread, at once.
 void Engine::hand_back(bool nudged) {
-  const bool more = stop_ || failure_ || judge_->is_troubled() || !queue_.empty() || !running_.empty() ||
-                    !points_.empty();
+  const bool more =
+      stop_ || failure_ || judge_->is_troubled() || !queue_.empty() || !running_.empty() || !points_.empty();
   helped_at_ = more ? 0 : net::monotonic_now();
   helping_ = false;
   if (more || resting_) return mailbox_->wake();

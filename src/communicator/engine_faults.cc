@@ -19,8 +19,8 @@ constexpr Duration kAllKnow = 500 * kMillisecond;
 // A judge comes to a decision within this time.
 constexpr Duration kDecision = 2 * kSecond;
 
-// Whether nothing else can explain it. The switch and the host know who is missing, disagrees or has gone, but
-// not why.
+// Whether nothing else can explain it. The switch and the host know who is missing, disagrees or has gone,
+// but not why.
 bool is_certain(ErrorCode code) {
   return code == ErrorCode::invalid_argument || code == ErrorCode::no_capacity;
 }
@@ -39,7 +39,9 @@ void Engine::make_judge() {
 // The oldest operation, as the judge counts them.
 std::string Engine::describe(std::uint64_t number) const {
   if (number < kFoundingSteps) return number == 0 ? "sharing memory" : "joining the switch or its servers";
-  const StatePtr* state = !running_.empty() ? &running_.front()->state : !queue_.empty() ? &queue_.front() : nullptr;
+  const StatePtr* state = !running_.empty() ? &running_.front()->state
+                          : !queue_.empty() ? &queue_.front()
+                                            : nullptr;
   return state != nullptr ? (*state)->describe() : fmt::format("operation {}", number - kFoundingSteps);
 }
 
@@ -63,8 +65,10 @@ void Engine::hear_control() {
     if (control && from < config_.size) on_control(from, *control);
   }
   if (const auto& fault = control_->fault())
-    fail_group({fault->code, fmt::format("{}: {}", names_[config_.rank], fault->message), {id(config_.rank)}});
-  for (const net::LostPeer& lost : control_->take_lost()) judge_->lost(net::monotonic_now(), lost.rank, lost.reason);
+    fail_group(
+        {fault->code, fmt::format("{}: {}", names_[config_.rank], fault->message), {id(config_.rank)}});
+  for (const net::LostPeer& lost : control_->take_lost())
+    judge_->lost(net::monotonic_now(), lost.rank, lost.reason);
   heed_judge();
 }
 
@@ -76,14 +80,16 @@ void Engine::hear() {
     if (control && from < config_.size && control->type == Control::Type::leave) on_left(from);
   }
   if (const auto& fault = mesh_->fault())
-    fail_group({fault->code, fmt::format("{}: {}", names_[config_.rank], fault->message), {id(config_.rank)}});
+    fail_group(
+        {fault->code, fmt::format("{}: {}", names_[config_.rank], fault->message), {id(config_.rank)}});
   for (const net::LostPeer& lost : mesh_->take_lost()) {
     const Time now = net::monotonic_now();
     if (lost.rank < config_.size) {
       if (!left_[lost.rank]) judge_->lost(now, lost.rank, lost.reason);
     } else {
-      judge_->problem(now, {ErrorCode::peer_lost, fmt::format("{} is lost: {}", names_[lost.rank], lost.reason), {}},
-                      false);
+      judge_->problem(
+          now, {ErrorCode::peer_lost, fmt::format("{} is lost: {}", names_[lost.rank], lost.reason), {}},
+          false);
     }
   }
   heed_judge();
@@ -97,7 +103,8 @@ void Engine::on_control(std::uint32_t from, const Control& control) {
       break;
     case Control::Type::news: judge_->hear(net::monotonic_now(), from, control.text); break;
     case Control::Type::ready:
-      if (control.number >> 8 < ready_.size()) ready_[control.number >> 8] |= std::uint64_t{1} << (control.number & 63);
+      if (control.number >> 8 > 0 && control.number >> 8 < ready_.size())
+        ready_[control.number >> 8] |= std::uint64_t{1} << (control.number & 63);
       break;
     case Control::Type::leave: break;
   }
@@ -107,11 +114,12 @@ void Engine::compare_calls() {
   const auto difference = ledger_.compare();
   if (!difference) return;
   const std::uint32_t left = (config_.rank + config_.size - 1) % config_.size;
-  fail_group({ErrorCode::disagreement,
-              fmt::format("operation {}: {} called {}{}, {} called {}{}", difference->number, names_[left],
-                          difference->theirs.signature.describe(), difference->theirs.counts, names_[config_.rank],
-                          difference->mine.signature.describe(), difference->mine.counts),
-              {id(left), id(config_.rank)}});
+  fail_group(
+      {ErrorCode::disagreement,
+       fmt::format("operation {}: {} called {}{}, {} called {}{}", difference->number, names_[left],
+                   difference->theirs.signature.describe(), difference->theirs.counts, names_[config_.rank],
+                   difference->mine.signature.describe(), difference->mine.counts),
+       {id(left), id(config_.rank)}});
 }
 
 // What it has sent has come: nothing more will.
@@ -198,6 +206,10 @@ void Engine::check_time() {
     each.given_up_at = now;
     mesh_->cancel(each.transfer);
   }
+  if (strategy_ && now >= expires_) {
+    expires_ = INT64_MAX;
+    strategy_->expire();
+  }
   if (now >= judge_->next_timer()) judge_->step(now);
   heed_judge();
 }
@@ -258,7 +270,8 @@ void Engine::leave() {
     for (std::uint32_t r = 0; r < config_.size; ++r) {
       // Also to those that have left: they wait for this.
       if (r != config_.rank && (ground_.contacts[r] || mesh_->connected(r)))
-        mesh_->send_urgent(r, strategy::tags::kControl | config_.rank, Control{.type = Control::Type::leave}.encode());
+        mesh_->send_urgent(r, strategy::tags::kControl | config_.rank,
+                           Control{.type = Control::Type::leave}.encode());
     }
     settle(kGreeting, [this] { return mesh_->sends_pending() == 0 && control_->sends_pending() == 0; });
   }

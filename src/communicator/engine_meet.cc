@@ -10,6 +10,7 @@
 #include "inhost/host.h"
 #include "net/address.h"
 #include "net/member.h"
+#include "net/proof.h"
 #include "net/rendezvous.h"
 
 namespace passing {
@@ -269,6 +270,7 @@ Expected<void> Engine::meet() {
   strategy_ = std::move(*made);
   for (const net::Place& server : strategy_->servers()) {
     names_.push_back(server.name);
+    judge_->add_names({server.name});
     addresses.push_back(server.address);
   }
   mesh_->introduce(std::move(addresses), group, key);
@@ -296,7 +298,8 @@ Expected<void> Engine::share_memory(const inhost::Door& door, const strategy::Ho
   return {};
 }
 
-// All have what this step gives, or nobody goes on: docs/faults.md section 9. To the judge it is an operation.
+// All have what this step gives, or nobody goes on: docs/faults.md section 9. To the judge it is an
+// operation.
 Expected<void> Engine::agree(std::uint64_t step, const char* purpose, const Expected<void>& own) {
   const Time now = net::monotonic_now();
   const Duration limit = config_.create_timeout.count() * kMillisecond + kLater;
@@ -324,7 +327,8 @@ Expected<void> Engine::agree(std::uint64_t step, const char* purpose, const Expe
   return tl::unexpected(*failure_);
 }
 
-// Round k: tells the rank 2^k to the right, and hears from the one 2^k to the left, of twice as many as before.
+// Round k: tells the rank 2^k to the right, and hears from the one 2^k to the left, of twice as many as
+// before.
 void Engine::pass_readiness(std::uint64_t step, std::uint32_t& round) {
   const auto tell_next = [&] {
     const std::uint64_t distance = std::uint64_t{1} << round;

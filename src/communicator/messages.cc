@@ -34,7 +34,8 @@ std::optional<Control> Control::decode(const std::string& data) {
 
 std::string Introduction::encode() const {
   Writer out;
-  out.put(version).put(trouble).put(strategy).put(host).put(address).put(control).put(place).put(rack).put(local_domain);
+  out.put(version).put(trouble).put(strategy).put(host).put(address).put(control).put(place).put(rack).put(
+      local_domain);
   out.put(process).put(rank).put(size).put(lanes).put(link_rate).put(switch_rate).put(has_switch);
   return out.take();
 }
@@ -42,7 +43,14 @@ std::string Introduction::encode() const {
 std::optional<Introduction> Introduction::decode(const std::string& data) {
   Introduction i;
   Reader in(data);
-  in.get(i.version).get(i.trouble).get(i.strategy).get(i.host).get(i.address).get(i.control).get(i.place).get(i.rack);
+  in.get(i.version)
+      .get(i.trouble)
+      .get(i.strategy)
+      .get(i.host)
+      .get(i.address)
+      .get(i.control)
+      .get(i.place)
+      .get(i.rack);
   in.get(i.local_domain);
   in.get(i.process)
       .get(i.rank)

@@ -17,7 +17,7 @@ struct Control {
     announce = 1,  ///< to the right neighbour: the next `number` collectives I call have this signature
     news,          ///< to a neighbour: what a judge says to another (docs/faults.md)
     leave,         ///< on a connection for data: nothing more comes from me
-    ready,         ///< at the beginning: those that I know of have all that they need; step and round in `number`
+    ready,  ///< at the beginning: those that I know of have all that they need; step and round in `number`
   };
   Type type = Type::announce;
   std::uint64_t number = 0;

@@ -26,7 +26,7 @@ struct Operation::State {
   std::uint32_t tag = 0;
   std::size_t bytes = 0;
   Time begun = 0;
-  Duration timeout = 0;  // of a collective: from when its turn has come
+  Duration timeout = 0;              // of a collective: from when its turn has come
   std::shared_ptr<Mailbox> mailbox;  // to cancel by; empty if it never began
 
   /// "operation 7 (all_reduce of 10 float32 (sum))", "send of 8 bytes to rank 2, tag 5".

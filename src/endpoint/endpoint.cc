@@ -120,6 +120,11 @@ void Endpoint::check_deadlines(Time now) {
   find_earliest_deadline();
 }
 
+void Endpoint::expire(Time now) {
+  for (Pending& each : pending_) each.deadline = std::min(each.deadline, now);
+  find_earliest_deadline();
+}
+
 void Endpoint::find_earliest_deadline() {
   earliest_deadline_ = INT64_MAX;
   for (const Pending& each : pending_) {

@@ -31,6 +31,8 @@ class Endpoint {
   std::uint64_t reserve_number() { return next_number_++; }
   /// Leaves the job with everyone else (section 8.4): an operation like any other.
   Expected<std::uint64_t> leave(Time deadline);
+  /// The deadline of everything that is pending is now, if it is later (section 8.3).
+  void expire(Time now);
   /// The controller ended the epoch (section 8.5): everything incomplete fails with `reason`.
   void end_epoch(const Error& reason);
 

@@ -133,9 +133,12 @@ void Judge::lost(Time now, std::uint32_t rank, const std::string& reason) {
 
 void Judge::problem(Time now, Error error, bool certain) {
   if (decision_ || best_) return;
-  // Servers are named in the message, but are no ranks.
-  std::erase_if(error.members, [this](std::uint16_t each) { return each >= group_.size; });
   if (certain) return propose(now, std::move(error));
+  // At a deadline it is known already who is there.
+  if (inquiry_ && now >= inquiry_->due && error.code != ErrorCode::disagreement) {
+    suspicions_.push_back({now, inquiry_->round, std::move(error), std::nullopt});
+    return;
+  }
   open_round(now);
   suspicions_.push_back({now + kExplanation, round_, std::move(error), std::nullopt});
 }
@@ -232,22 +235,23 @@ std::optional<Error> Judge::who_is_missing(Time now, std::uint64_t round) const 
 
 // Everyone is in the middle of it: whoever is waited for, and waits for nobody himself.
 Ranks Judge::stuck() const {
-  const Ranks own = group_.waiting_for();
+  Ranks own = group_.waiting_for();
+  // One that waits for neighbours of its host knows less than those.
+  for (std::uint32_t r = 0; own.empty() && r < group_.size; ++r) own = board_.of(r).waits;
   std::set<std::uint16_t> seen(own.begin(), own.end());
   std::deque<std::uint16_t> next(own.begin(), own.end());
   std::set<std::uint16_t> ends;
   while (!next.empty()) {
     const std::uint16_t rank = next.front();
     next.pop_front();
-    if (rank >= group_.size) continue;  // a server
-    if (board_.of(rank).waits.empty()) ends.insert(rank);
+    const bool server = rank >= group_.size;
+    if (server || board_.of(rank).waits.empty()) ends.insert(rank);
+    if (server) continue;
     for (const std::uint16_t each : board_.of(rank).waits) {
       if (seen.insert(each).second) next.push_back(each);
     }
   }
-  if (ends.empty()) {
-    std::ranges::copy_if(own, std::inserter(ends, ends.end()), [&](auto each) { return each < group_.size; });
-  }
+  if (ends.empty()) ends.insert(own.begin(), own.end());
   ends.erase(static_cast<std::uint16_t>(group_.rank));
   return {ends.begin(), ends.end()};
 }
@@ -314,6 +318,8 @@ void Judge::check_left(Time now) {
 
 void Judge::propose(Time now, Error error) {
   if (best_ || decision_) return;
+  // Servers are named in the message, but are no ranks.
+  std::erase_if(error.members, [this](std::uint16_t each) { return each >= group_.size; });
   on_proposal(now, neighbours_.size(), {static_cast<std::uint16_t>(group_.rank), std::move(error)});
 }
 

@@ -60,6 +60,10 @@ class Judge {
     std::function<std::vector<std::uint16_t>()> waiting_for;  ///< ranks that the oldest operation waits for
   };
   explicit Judge(Group group);
+  /// Those that are no ranks, but may be waited for: their numbers come after those of the ranks.
+  void add_names(const std::vector<std::string>& servers) {
+    group_.names.insert(group_.names.end(), servers.begin(), servers.end());
+  }
 
   // What this rank does. These are called for every operation, and cost next to nothing.
   void called(std::uint64_t collectives) { called_ = collectives; }

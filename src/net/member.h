@@ -46,6 +46,8 @@ class Member {
   /// Tells the controller, unless that has been done; waits half a second for it at the most.
   ~Member();
 
+  /// The deadline of all that is pending is now.
+  void expire() { endpoint_->expire(monotonic_now()); }
   /// Queues an operation; see endpoint::Endpoint::submit. The deadline is a time of monotonic_now.
   Expected<std::uint64_t> submit(const endpoint::Operation& operation) {
     return endpoint_->submit(operation);

@@ -74,6 +74,7 @@ void Mesh::accept_some() {
       return pause_listening();
     }
     if (!is_readable(listener_)) return;
+    ++refused_.waiting;
     if (strangers_.empty()) return pause_listening();
     refuse(*strangers_.front(), &Refused::too_many);
   }

@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include "communicator/settings.h"
 #include "net/member.h"
+#include "net/proof.h"
 
 namespace passing::server {
 namespace {
@@ -240,7 +241,8 @@ void ParameterServer::complete(std::uint64_t id, Group& group) {
     if (desk->rank->pushes) plan.children.push_back(rank);
   }
   const std::size_t pushing = plan.children.size();
-  group.mesh->introduce(std::move(addresses), id);
+  const net::Key key = net::key_of(group.desks.begin()->second->rank->token);
+  group.mesh->introduce(std::move(addresses), id, key);
   auto service = Service::start(std::move(group.mesh), std::move(plan), options_.log);
   if (!service) return dissolve(id, {.code = service.error().code, .text = service.error().message});
   group.service = std::move(*service);

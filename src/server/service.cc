@@ -62,6 +62,12 @@ void Service::run() {
         log_(fmt::format("a group of {} ranks has failed: {}", group_.size, fault->message));
         break;  // ranks see the connections go, here too
       }
+      if (mesh_->refused().waiting > 0 && !std::exchange(warned_, true)) {
+        log_(
+            fmt::format("a group of {} ranks: connections wait, since there is no descriptor left; raise the "
+                        "limit (ulimit -n)",
+                        group_.size));
+      }
       pollfd sources[] = {{mesh_->descriptor(), POLLIN, 0}, {wake_, POLLIN, 0}};
       ::poll(sources, 2, -1);
     }

@@ -52,6 +52,7 @@ class Service {
   strategy::Ground ground_;
   std::unique_ptr<net::Mesh> mesh_;
   std::list<std::unique_ptr<Sum>> sums_;
+  bool warned_ = false;      // that connections wait
   std::uint64_t begun_ = 0;  // one more than the number of the last call
   int wake_ = -1;
   std::atomic<bool> stop_ = false;

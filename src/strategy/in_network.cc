@@ -25,6 +25,7 @@ class InNetwork : public Strategy {
   void progress(std::span<const pollfd> sources) override { uplink_->progress(sources); }
   std::optional<Time> next_timer() const override { return uplink_->next_timer(); }
   Duration patience(const Call& call) const override { return Uplink::takes(call.signature) ? kPatience : 0; }
+  void expire() override { uplink_->expire(); }
   void leave() override { uplink_->leave(); }
   void abandon(const Error& reason) override { uplink_->abandon(reason); }
 

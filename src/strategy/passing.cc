@@ -76,6 +76,9 @@ class Passing : public Hierarchical {
   }
   void progress(std::span<const pollfd> sources) override;
   std::optional<Time> next_timer() const override;
+  void expire() override {
+    if (uplink_) uplink_->expire();
+  }
   Duration patience(const Call& call) const override {
     return hosts().size() > 1 && way_of(call) == Way::network ? kPatience : 0;
   }

@@ -46,7 +46,9 @@ class Strategy {
   virtual bool stays_in_host(const Call& /*call*/) const { return false; }
   /// Works on such calls only, for a while or until one of them can go on: for a thread that waits for it.
   virtual void work_in_host(Duration /*limit*/) {}
-  /// So long after the deadline of an all-reduce the strategy may still find out who is missing.
+  /// The deadline of the oldest call has come, although its own may be later: others had their turn before.
+  virtual void expire() {}
+  /// So long after that the strategy may still find out who is missing.
   virtual Duration patience(const Call& /*call*/) const { return 0; }
   /// The communicator ends: in order,
   virtual void leave() {}

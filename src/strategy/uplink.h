@@ -18,7 +18,7 @@ namespace passing::strategy {
 
 /// At a deadline the switch is asked who is missing; ranks have asked each other by then.
 constexpr Duration kAskSwitch = 350 * kMillisecond;
-constexpr Duration kPatience = kAskSwitch + 50 * kMillisecond;
+constexpr Duration kPatience = kAskSwitch + 150 * kMillisecond;
 
 /// Used by the communicator's thread only.
 class Uplink {
@@ -51,6 +51,11 @@ class Uplink {
   void wait_on(std::vector<pollfd>& sources) const { member_->wait_on(sources); }
   void progress(std::span<const pollfd> sources);
   std::optional<Time> next_timer() const { return unsent_ ? std::optional<Time>(0) : member_->next_timer(); }
+  /// The deadline of what is under way has come: the switch shall say who is missing.
+  void expire() {
+    member_->expire();
+    unsent_ = true;
+  }
   void leave();
   /// Lets go of all buffers. The controller is told when this is destroyed.
   void abandon(const Error& reason);

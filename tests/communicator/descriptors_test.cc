@@ -45,7 +45,8 @@ void allow(rlim_t spare) {
   ::close(next);
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = static_cast<rlim_t>(next) + spare;
+  // Both: the library raises the first to the second.
+  limit.rlim_cur = limit.rlim_max = static_cast<rlim_t>(next) + spare;
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 

@@ -12,6 +12,7 @@
 #include "communicator/world.h"
 #include "net/desk.h"
 #include "net/mesh.h"
+#include "net/proof.h"
 #include "passing/passing.h"
 #include "server/server.h"
 #include "strategy/context.h"
@@ -531,7 +532,7 @@ TEST(Desk, CallsThatCannotBeServed) {
     ASSERT_TRUE(made) << made.error().message;
     enrolled[r].emplace(std::move(*made));
     meshes[r]->introduce({meshes[0]->address(), meshes[1]->address(), enrolled[r]->servers().at(0).address},
-                         77);
+                         77, net::key_of(rank.token));
   });
   if (HasFatalFailure()) return;
 

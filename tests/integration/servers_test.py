@@ -137,15 +137,14 @@ class Servers(Jobs):
         server = self.serve(1)[0]
         # Enough for the desk, and for the connections of two ranks of four.
         limit = server.entries("fd") + 4 + 3 + 2
-        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (limit, 4096))
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
         began = time.monotonic()
-        ranks = self.start("ps", 4, 100_000, 1_000_000, timeout="20", servers=[server])
+        ranks = self.start("ps", 4, 100_000, 1_000_000, timeout="4", servers=[server])
         self.all_blame(ranks, rf"server 0 at {server.address}", began + 10)
         before = cpu_seconds(server.process)
         time.sleep(0.5)
         self.assertLess(cpu_seconds(server.process) - before, 0.05)
-        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (4096, 4096))
-        self.all_right(self.start("ps", 4, 1000, 5, job="next", servers=[server]))
+        self.all_right(self.start("ps", 2, 1000, 5, job="next", servers=[server]))
         server.end()
         self.assertIn("ulimit -n", server.log)
 
