@@ -77,10 +77,16 @@ void Engine::run() {
     }
     if (!failure_ && judge_->has_proposal()) await_decision();
   });
-  if (failure_) {
-    end_all(*failure_);
-  } else {
-    leave();
+  const bool unfinished = judge_->has_proposal() || !queue_.empty() || !running_.empty();
+  if (!failure_ && unfinished) failure_ = Error{ErrorCode::no_capacity, "no memory", {}};
+  try {
+    if (failure_) {
+      end_all(*failure_);
+    } else {
+      leave();
+    }
+  } catch (const std::exception&) {
+    end_without_memory();
   }
 }
 
@@ -319,8 +325,10 @@ void Engine::check_points() {
 
 Time Engine::next_wake() const {
   Time next = judge_->next_timer();
-  for (const Point& each : points_)
+  for (const Point& each : points_) {
+    if (each.given_up && judge_->has_proposal()) continue;  // that will end it
     next = std::min(next, each.given_up ? each.given_up_at + kSecond : each.state->call.deadline);
+  }
   if (strategy_) next = std::min({next, expires_, strategy_->next_timer().value_or(INT64_MAX)});
   return next;
 }

@@ -123,6 +123,7 @@ class Engine : private Worker {
   std::vector<std::uint16_t> waiting_for() const;
   void hear_control();
   void hear();
+  void note_lost();
   void on_control(std::uint32_t from, const Control& control);
   void compare_calls();
   void on_left(std::uint32_t rank);
@@ -131,11 +132,13 @@ class Engine : private Worker {
   void on_broken_transfer(const StatePtr& state, const net::Transfer& transfer);
   void on_cancelled(const StatePtr& state);
   void check_time();
+  void step_judge(Time now);
   void tell(std::uint32_t neighbour, const Control& control);
   void fail_group(Error error);
   void heed_judge();
   void await_decision();
   void end_all(const Error& error);
+  void end_without_memory();
   void leave();
   void settle(Duration limit, const std::function<bool()>& done);
 

@@ -181,9 +181,9 @@ bool Engine::work_in_host() {
 
 // As turn() does, but sockets only if there are announcements to be sent.
 void Engine::begin_in_host() {
-  if (mesh_->sends_pending() > 0) {
-    mesh_->progress();
-    hear();
+  if (control_->sends_pending() > 0) {
+    control_->progress();
+    hear_control();
   }
   begin_collectives();
 }
@@ -243,6 +243,8 @@ void Engine::guarded(const std::function<void()>& body) {
   try {
     body();
   } catch (const std::exception& problem) {
+    // What has thrown must not go on: it would end as if nothing had happened.
+    stop_ = true;
     try {
       fail_group({ErrorCode::no_capacity,
                   fmt::format("{}: {}; give it more memory", names_[config_.rank], problem.what()),

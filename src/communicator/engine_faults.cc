@@ -68,7 +68,7 @@ void Engine::hear_control() {
     fail_group(
         {fault->code, fmt::format("{}: {}", names_[config_.rank], fault->message), {id(config_.rank)}});
   for (const net::LostPeer& lost : control_->take_lost())
-    judge_->lost(net::monotonic_now(), lost.rank, lost.reason);
+    judge_->lost(net::monotonic_now(), lost.rank, lost.reason, judge::Judge::Link::control);
   heed_judge();
 }
 
@@ -82,17 +82,20 @@ void Engine::hear() {
   if (const auto& fault = mesh_->fault())
     fail_group(
         {fault->code, fmt::format("{}: {}", names_[config_.rank], fault->message), {id(config_.rank)}});
+  note_lost();
+  heed_judge();
+}
+
+void Engine::note_lost() {
   for (const net::LostPeer& lost : mesh_->take_lost()) {
     const Time now = net::monotonic_now();
-    if (lost.rank < config_.size) {
-      if (!left_[lost.rank]) judge_->lost(now, lost.rank, lost.reason);
-    } else {
-      judge_->problem(
-          now, {ErrorCode::peer_lost, fmt::format("{} is lost: {}", names_[lost.rank], lost.reason), {}},
-          false);
+    if (lost.rank >= config_.size) {
+      const std::string text = fmt::format("{} is lost: {}", names_[lost.rank], lost.reason);
+      judge_->problem(now, {ErrorCode::peer_lost, text, {}}, false);
+    } else if (!left_[lost.rank]) {
+      judge_->lost(now, lost.rank, lost.reason, judge::Judge::Link::data);
     }
   }
-  heed_judge();
 }
 
 void Engine::on_control(std::uint32_t from, const Control& control) {
@@ -147,6 +150,9 @@ void Engine::on_broken_transfer(const StatePtr& state, const net::Transfer& tran
   using Status = net::Transfer::Status;
   if (transfer.status == Status::cancelled) return;  // by us
   const bool lost = transfer.status == Status::failed;
+  // The connection is gone: the judge knows by now, unless its rank has left, or is a server.
+  if (lost) note_lost();
+  if (lost && transfer.peer < config_.size && !left_[transfer.peer]) return;
   std::string what = lost ? "is lost" : "called another operation";
   std::vector<std::uint16_t> who{id(transfer.peer)};
   if (transfer.status == Status::wrong_length) {
@@ -192,7 +198,7 @@ void Engine::check_time() {
     const Operation::State& state = *each.state;
     if (each.given_up) {
       // It could not be taken back: a message is under way and does not come to an end.
-      if (now < each.given_up_at + kSecond) continue;
+      if (now < each.given_up_at + kSecond || judge_->has_proposal()) continue;
       Error error = *each.given_up;
       error.message = fmt::format("{}: {}", names_[config_.rank], error.message);
       fail_group(std::move(error));
@@ -210,8 +216,18 @@ void Engine::check_time() {
     expires_ = INT64_MAX;
     strategy_->expire();
   }
-  if (now >= judge_->next_timer()) judge_->step(now);
+  step_judge(now);
   heed_judge();
+}
+
+// What has come is heard before anyone is called silent.
+void Engine::step_judge(Time now) {
+  if (now < judge_->next_timer()) return;
+  if (control_) {
+    control_->progress();
+    hear_control();
+  }
+  judge_->step(net::monotonic_now());
 }
 
 // Needs no other explanation. This may be called from within a collective.
@@ -260,6 +276,32 @@ void Engine::end_all(const Error& error) {
   if (control_) settle(kAllKnow, [this] { return judge_->all_know() && control_->sends_pending() == 0; });
   control_.reset();
   strategy_.reset();  // tells the controller, which may take a while: nobody waits for that any more
+}
+
+// The same for who has not even the memory to say so: others see the connections go.
+void Engine::end_without_memory() {
+  const Error error{ErrorCode::no_capacity, "no memory", {}};  // short: needs none
+  mailbox_->close(error);
+  if (host_) host_->cancel();
+  try {
+    if (strategy_) strategy_->abandon(error);
+  } catch (const std::exception&) {
+    // It lets go of buffers when it is destroyed.
+  }
+  ground_.ready.clear();
+  mesh_.reset();
+  control_.reset();
+  const auto end = [&error](const StatePtr& state) {
+    if (!state->ended) state->end(tl::unexpected(error));
+  };
+  for (const auto& each : running_) end(each->state);
+  for (const StatePtr& each : queue_) end(each);
+  for (const Point& each : points_) end(each.state);
+  for (const StatePtr& each : mailbox_->take().submitted) end(each);
+  running_.clear();
+  queue_.clear();
+  points_.clear();
+  strategy_.reset();
 }
 
 void Engine::leave() {
@@ -315,7 +357,7 @@ void Engine::settle(Duration limit, const std::function<bool()>& done) {
     pollfd sources[] = {{control_->descriptor(), POLLIN, 0}, {mesh_ ? mesh_->descriptor() : -1, POLLIN, 0}};
     const timespec left{rest / kSecond, rest % kSecond};
     ppoll(sources, 2, &left, nullptr);
-    if (net::monotonic_now() >= judge_->next_timer()) judge_->step(net::monotonic_now());
+    step_judge(net::monotonic_now());
     heed_judge();
   }
 }

@@ -322,7 +322,8 @@ Expected<void> Engine::agree(std::uint64_t step, const char* purpose, const Expe
   });
   if (all && !failure_) return {};
   if (!failure_) await_decision();
-  PASSING_ASSERT(failure_.has_value());
+  if (!failure_)
+    failure_ = Error{ErrorCode::deadline, fmt::format("all ranks were waited for, {}", purpose), {}};
   settle(kAllKnow, [this] { return judge_->all_know() && control_->sends_pending() == 0; });
   return tl::unexpected(*failure_);
 }

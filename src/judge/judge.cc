@@ -13,6 +13,8 @@ namespace {
 
 // In a message; all of them are in Error::members.
 constexpr std::size_t kMostNamed = 8;
+// Roll calls that one can have missed: more than this is nonsense.
+constexpr std::uint64_t kMostRounds = std::uint64_t{1} << 32;
 
 using Ranks = std::vector<std::uint16_t>;
 
@@ -37,7 +39,8 @@ Judge::Judge(Group group)
 std::string Judge::names_of(const Ranks& ranks) const {
   std::string text;
   for (std::size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i)
-    text += (i == 0 ? "" : ", ") + group_.names[ranks[i]];
+    text += (i == 0 ? "" : ", ") +
+            (ranks[i] < group_.names.size() ? group_.names[ranks[i]] : fmt::format("peer {}", ranks[i]));
   if (ranks.size() > kMostNamed) text += fmt::format(" and {} more", ranks.size() - kMostNamed);
   return text;
 }
@@ -49,7 +52,7 @@ std::size_t Judge::index_of(std::uint32_t rank) const {
 }
 
 bool Judge::can_reach(std::uint32_t rank) const {
-  return !lost_.contains(static_cast<std::uint16_t>(rank)) && !board_.of(rank).left;
+  return !unreachable_.contains(static_cast<std::uint16_t>(rank)) && !board_.of(rank).left;
 }
 
 // --- Records and roll calls: section 3.
@@ -76,6 +79,7 @@ void Judge::renew_record() {
   for (const auto& [rank, reason] : lost_) {
     if (own.lost.size() < Record::kMostLost) own.lost.push_back(rank);
   }
+  said_idle_ = !turn_;
   board_.publish(static_cast<std::uint16_t>(group_.rank), std::move(own));
 }
 
@@ -94,7 +98,7 @@ void Judge::send_records(Time now) {
 void Judge::hear(Time now, std::uint32_t from, const std::string& data) {
   const std::size_t index = index_of(from);
   auto news = News::decode(data);
-  if (index == neighbours_.size() || !news) return;
+  if (index == neighbours_.size() || !news || news->round > round_ + kMostRounds) return;
   if (news->proposal) {
     for (const std::uint16_t each : news->proposal->error.members) {
       if (each >= group_.size) return;
@@ -118,9 +122,10 @@ void Judge::hear(Time now, std::uint32_t from, const std::string& data) {
 
 // --- What looks wrong: section 4.
 
-void Judge::lost(Time now, std::uint32_t rank, const std::string& reason) {
+void Judge::lost(Time now, std::uint32_t rank, const std::string& reason, Link link) {
   PASSING_ASSERT(rank < group_.size && rank != group_.rank);
   const auto id = static_cast<std::uint16_t>(rank);
+  if (link == Link::control) unreachable_.insert(id);
   const bool first = lost_.emplace(id, reason).second;
   if (!first || decision_ || leaving_ || board_.of(rank).left) return;
   open_round(now);
@@ -135,7 +140,7 @@ void Judge::problem(Time now, Error error, bool certain) {
   if (decision_ || best_) return;
   if (certain) return propose(now, std::move(error));
   // At a deadline it is known already who is there.
-  if (inquiry_ && now >= inquiry_->due && error.code != ErrorCode::disagreement) {
+  if (inquiry_ && inquiry_->judged && error.code != ErrorCode::disagreement) {
     suspicions_.push_back({now, inquiry_->round, std::move(error), std::nullopt});
     return;
   }
@@ -159,7 +164,9 @@ void Judge::check_suspicions(Time now) {
         error.members = all;
       }
     } else if (error.code != ErrorCode::disagreement) {
-      error = who_is_missing(now, each.round).value_or(error);
+      // Who has not called yet is late only after the deadline.
+      const bool late = turn_ && now >= turn_->deadline;
+      error = (late ? who_is_missing(now, each.round) : who_is_dead(each.round)).value_or(error);
     }
     return propose(now, std::move(error));
   }
@@ -212,10 +219,15 @@ std::uint64_t Judge::lowest_turn(std::uint64_t round) const {
   return lowest;
 }
 
+std::optional<Error> Judge::who_is_dead(std::uint64_t round) const {
+  Ranks who = dead(round);
+  if (who.empty()) return std::nullopt;
+  const std::string text = fmt::format("{} {} lost", names_of(who), who.size() == 1 ? "is" : "are");
+  return Error{ErrorCode::peer_lost, text, std::move(who)};
+}
+
 std::optional<Error> Judge::who_is_missing(Time now, std::uint64_t round) const {
-  if (Ranks who = dead(round); !who.empty())
-    return Error{ErrorCode::peer_lost,
-                 fmt::format("{} {} lost", names_of(who), who.size() == 1 ? "is" : "are"), who};
+  if (auto lost = who_is_dead(round)) return lost;
   const std::uint64_t lowest = lowest_turn(round);
   if (lowest == UINT64_MAX) return std::nullopt;
   for (const std::uint64_t number : {lowest, turn_ ? turn_->number : lowest}) {
@@ -281,6 +293,7 @@ void Judge::check_deadline(Time now) {
   // Everyone is in the middle of it. Someone else may find out more, or is about to.
   Time due = turn_->deadline + turn_->patience;
   for (const Suspicion& each : suspicions_) due = std::max(due, each.due);
+  inquiry_->judged = true;
   if (now < due) {
     inquiry_->due = due;
   } else {
@@ -320,6 +333,9 @@ void Judge::propose(Time now, Error error) {
   if (best_ || decision_) return;
   // Servers are named in the message, but are no ranks.
   std::erase_if(error.members, [this](std::uint16_t each) { return each >= group_.size; });
+  // As it will be sent, or nobody could confirm it.
+  error.message.resize(std::min(error.message.size(), Proposal::kMostText));
+  error.members.resize(std::min(error.members.size(), Proposal::kMostMembers));
   on_proposal(now, neighbours_.size(), {static_cast<std::uint16_t>(group_.rank), std::move(error)});
 }
 
@@ -367,7 +383,7 @@ void Judge::check_settled(Time now) {
 
 bool Judge::all_know() const {
   return std::ranges::all_of(neighbours_, [this](const Neighbour& each) {
-    return each.told || !can_reach(each.rank) || contains(decision_->error.members, each.rank);
+    return each.told || !can_reach(each.rank) || (decision_ && contains(decision_->error.members, each.rank));
   });
 }
 

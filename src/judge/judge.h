@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,12 +68,17 @@ class Judge {
 
   // What this rank does. These are called for every operation, and cost next to nothing.
   void called(std::uint64_t collectives) { called_ = collectives; }
-  void turn(const Turn& turn) { turn_ = turn; }
+  void turn(const Turn& turn) {
+    turn_ = turn;
+    if (said_idle_) renew_record();  // others would take it for absent
+  }
   void idle() { turn_.reset(); }
 
   // What it sees.
   void hear(Time now, std::uint32_t from, const std::string& data);
-  void lost(Time now, std::uint32_t rank, const std::string& reason);
+  /// A connection broke: one for control, or one for data.
+  enum class Link : std::uint8_t { control, data };
+  void lost(Time now, std::uint32_t rank, const std::string& reason, Link link);
   /// Certain: needs no other explanation.
   void problem(Time now, Error error, bool certain);
   void leave(Time now);
@@ -106,7 +112,8 @@ class Judge {
   struct Inquiry {
     std::uint64_t number = 0;
     std::uint64_t round = 0;
-    Time due = 0;  // when it is judged
+    Time due = 0;         // when it is judged,
+    bool judged = false;  // or has been: everyone is in the middle of it
   };
   struct Neighbour {
     std::uint32_t rank = 0;
@@ -133,6 +140,7 @@ class Judge {
   std::vector<std::uint16_t> absent(std::uint64_t round, std::uint64_t number) const;
   std::vector<std::uint16_t> silent(std::uint64_t round, std::uint64_t number) const;
   std::uint64_t lowest_turn(std::uint64_t round) const;
+  std::optional<Error> who_is_dead(std::uint64_t round) const;
   std::optional<Error> who_is_missing(Time now, std::uint64_t round) const;
   std::vector<std::uint16_t> stuck() const;
   Error late(Time now, std::vector<std::uint16_t> who, const char* why) const;
@@ -147,7 +155,9 @@ class Judge {
   std::optional<Turn> turn_;
   bool leaving_ = false;
   bool someone_left_ = false;
-  std::map<std::uint16_t, std::string> lost_;  // connections of this rank that broke, and why
+  bool said_idle_ = false;                     // in its last record
+  std::map<std::uint16_t, std::string> lost_;  // connections of this rank that broke, and why,
+  std::set<std::uint16_t> unreachable_;        // and those for control
   std::vector<Suspicion> suspicions_;
   std::optional<Inquiry> inquiry_;
   std::optional<Proposal> best_;

@@ -7,10 +7,6 @@
 namespace passing::judge {
 namespace {
 
-// A proposal must fit a small message.
-constexpr std::size_t kMostText = 4096;
-constexpr std::size_t kMostMembers = 4096;
-
 // The order of section 6: what explains more goes first.
 int order(ErrorCode code) {
   switch (code) {
@@ -75,8 +71,10 @@ std::string News::encode() const {
   for (const Entry& each : entries) write(out.put(each.rank), each.record);
   out.put(proposal.has_value());
   if (proposal) {
-    out.put(proposal->proposer).put(proposal->error.code).put(proposal->error.message.substr(0, kMostText));
-    write(out, proposal->error.members, kMostMembers);
+    out.put(proposal->proposer)
+        .put(proposal->error.code)
+        .put(proposal->error.message.substr(0, Proposal::kMostText));
+    write(out, proposal->error.members, Proposal::kMostMembers);
   }
   return out.take();
 }
@@ -97,7 +95,7 @@ std::optional<News> News::decode(const std::string& data) {
   if (proposed == 1) {
     Proposal& proposal = news.proposal.emplace();
     in.get(proposal.proposer).get(proposal.error.code).get(proposal.error.message);
-    if (!read(in, proposal.error.members, kMostMembers)) return std::nullopt;
+    if (!read(in, proposal.error.members, Proposal::kMostMembers)) return std::nullopt;
     if (order(proposal.error.code) > 5) return std::nullopt;
   }
   return in.whole() ? std::optional(std::move(news)) : std::nullopt;

@@ -26,6 +26,10 @@ struct Record {
 
 /// Why the group fails, as one rank sees it.
 struct Proposal {
+  /// It must fit a small message.
+  static constexpr std::size_t kMostText = 4096;
+  static constexpr std::size_t kMostMembers = 4096;
+
   std::uint16_t proposer = 0;
   Error error;
 

@@ -94,10 +94,10 @@ class Jobs(unittest.TestCase):
         self.ranks += ranks
         return ranks
 
-    def stream(self, strategy, size, elements=200_000, **options):
+    def stream(self, strategy, size, elements=200_000, patience=30, **options):
         """A job that goes on and on; returns when all its ranks are at it."""
         ranks = self.start(strategy, size, elements, 1_000_000, **options)
-        limit = time.monotonic() + 30
+        limit = time.monotonic() + patience
         while not all(each.ended or cpu_seconds(each.process) > 0.1 for each in ranks):
             self.assertLess(time.monotonic(), limit, "ranks do not begin")
             time.sleep(0.02)

@@ -11,33 +11,7 @@
 namespace passing::judge {
 namespace {
 
-constexpr Duration kBound = kSecond;  // section 8: after a deadline
-constexpr Duration kSlack =
-    kAnswer + 150 * kMillisecond;  // what a rank did so shortly before, others may not know
 constexpr Time kEnd = 60 * kSecond;
-
-// In the order of their weights.
-struct Weight {
-  Fault fault;
-  std::uint64_t weight;
-};
-constexpr Weight kWeights[] = {
-    {Fault::none, 6},    {Fault::kill, 14},       {Fault::kill_host, 8},  {Fault::kill_neighbours, 8},
-    {Fault::stop, 10},   {Fault::pause, 8},       {Fault::partition, 10}, {Fault::healing, 8},
-    {Fault::absent, 10}, {Fault::late, 6},        {Fault::cancel, 4},     {Fault::refused, 4},
-    {Fault::leave, 8},   {Fault::broken_link, 4},
-};
-
-Fault pick_fault(rehearse::Random& random) {
-  std::uint64_t all = 0;
-  for (const Weight& each : kWeights) all += each.weight;
-  std::uint64_t at = random.below(all);
-  for (const Weight& each : kWeights) {
-    if (at < each.weight) return each.fault;
-    at -= each.weight;
-  }
-  return Fault::none;
-}
 
 std::string key_of(const Proposal& proposal) {
   return fmt::format("{} {} {} {}", proposal.proposer, static_cast<int>(proposal.error.code),
@@ -45,95 +19,6 @@ std::string key_of(const Proposal& proposal) {
 }
 
 }  // namespace
-
-const char* to_string(Fault fault) {
-  switch (fault) {
-    case Fault::none: return "none";
-    case Fault::kill: return "kill";
-    case Fault::kill_host: return "kill_host";
-    case Fault::kill_neighbours: return "kill_neighbours";
-    case Fault::stop: return "stop";
-    case Fault::pause: return "pause";
-    case Fault::partition: return "partition";
-    case Fault::healing: return "healing";
-    case Fault::absent: return "absent";
-    case Fault::late: return "late";
-    case Fault::cancel: return "cancel";
-    case Fault::refused: return "refused";
-    case Fault::leave: return "leave";
-    case Fault::broken_link: return "broken_link";
-  }
-  return "?";
-}
-
-Scenario Scenario::from_seed(std::uint64_t seed) {
-  rehearse::Random random(seed);
-  Scenario s;
-  s.seed = seed;
-  s.ranks = static_cast<std::uint32_t>(random.chance(0.85) ? random.between(2, 12) : random.between(13, 64));
-  s.operations = static_cast<std::uint32_t>(random.between(1, 4));
-  constexpr Duration kTimeouts[] = {200 * kMillisecond, kSecond, 2 * kSecond, 5 * kSecond};
-  s.timeout = random.pick(kTimeouts);
-  constexpr double kLosses[] = {0, 0, 0.01, 0.05};
-  s.loss = random.pick(kLosses);
-  s.slow = random.chance(0.3) ? 0.3 : 0;
-  s.fault = pick_fault(random);
-  // Mostly while the operations run.
-  s.at = random.between(0, random.chance(0.8) ? 30 * kMillisecond * s.operations : s.timeout);
-  const auto some = [&](std::uint64_t most) {
-    const std::uint64_t count = 1 + random.below(std::max<std::uint64_t>(most, 1));
-    while (s.culprits.size() < std::min<std::uint64_t>(count, s.ranks - 1))
-      s.culprits.insert(static_cast<std::uint32_t>(random.below(s.ranks)));
-  };
-  // As ranks of a host or a rack are.
-  const auto side_by_side = [&](std::uint32_t most) {
-    const auto first = random.below(s.ranks);
-    for (std::int64_t i = 0, n = random.between(1, std::max(1U, most)); i < n; ++i)
-      s.culprits.insert(static_cast<std::uint32_t>((first + i) % s.ranks));
-  };
-  switch (s.fault) {
-    case Fault::none: break;
-    case Fault::kill:
-    case Fault::stop:
-    case Fault::absent: some(random.chance(0.6) ? 1 : 3); break;
-    case Fault::kill_host: side_by_side(s.ranks / 4); break;
-    case Fault::kill_neighbours: {
-      const auto around = static_cast<std::uint32_t>(random.below(s.ranks));
-      const auto all = neighbours(around, s.ranks);
-      for (std::size_t i = 0; i < std::max<std::size_t>(1, all.size() / 2); ++i)
-        s.culprits.insert(all[random.below(all.size())]);
-      break;
-    }
-    case Fault::pause:
-    case Fault::healing:
-      s.timeout = std::max(s.timeout, 2 * kSecond);
-      s.at = random.between(0, s.timeout / 4);
-      s.lasts = random.between(10 * kMillisecond, s.timeout / 4);
-      some(s.fault == Fault::pause ? 3 : s.ranks / 2);
-      break;
-    case Fault::partition: side_by_side(s.ranks / 2); break;
-    case Fault::late:
-      some(2);
-      s.lasts = random.between(s.timeout / 10, s.timeout / 3);
-      break;
-    case Fault::cancel:
-    case Fault::refused:
-    case Fault::leave: some(1); break;
-    case Fault::broken_link:
-      s.ranks = std::max(s.ranks, 3U);
-      s.loss = 0;
-      while (s.culprits.size() < 2) s.culprits.insert(static_cast<std::uint32_t>(random.below(s.ranks)));
-      break;
-  }
-  return s;
-}
-
-std::string Scenario::describe() const {
-  return fmt::format(
-      "seed {}: {} ranks, {} operations, timeout {} ms, loss {}, slow {}, {} of {} at {} ms for {} ms", seed,
-      ranks, operations, timeout / kMillisecond, loss, slow, to_string(fault), culprits, at / kMillisecond,
-      lasts / kMillisecond);
-}
 
 World::World(const Scenario& scenario) : scenario_(scenario), random_(scenario.seed * 7919 + 1) {
   const std::uint32_t size = scenario_.ranks;
@@ -345,11 +230,11 @@ void World::close_connections(std::uint32_t rank, bool control, const char* why)
     if (control ? !neighbour : !carries) continue;
     Time& last = arrivals_[{rank, r}];
     last = std::max(last, now_ + delay(rank, r));
-    at(last, [this, rank, r, why] {
+    at(last, [this, rank, r, why, control] {
       if (apart(rank, r)) return;
-      to(r, [this, rank, r, why] {
+      to(r, [this, rank, r, why, control] {
         if (ranks_[r].decided_closed) return;
-        ranks_[r].judge->lost(now_, rank, why);
+        ranks_[r].judge->lost(now_, rank, why, control ? Judge::Link::control : Judge::Link::data);
         pump(r);
       });
     });
@@ -446,7 +331,7 @@ void World::schedule_fault() {
         at(when, [this, rank] {
           const auto& both = scenario_.culprits;
           const std::uint32_t other = *both.begin() == rank ? *both.rbegin() : *both.begin();
-          ranks_[rank].judge->lost(now_, other, "Connection timed out");
+          ranks_[rank].judge->lost(now_, other, "Connection timed out", Judge::Link::data);
           pump(rank);
         });
         break;
@@ -473,109 +358,6 @@ Outcome World::run() {
   }
   check(outcome_);
   return outcome_;
-}
-
-bool World::survivor(std::uint32_t rank) const {
-  const Rank& own = ranks_[rank];
-  const bool stopped = (scenario_.fault == Fault::stop || scenario_.fault == Fault::pause) &&
-                       scenario_.culprits.contains(rank);
-  return !own.dead && !stopped && !own.left;
-}
-
-void World::check(Outcome& outcome) const {
-  for (const auto& problem : {check_ends(), check_agreement(), check_innocence()}) {
-    if (outcome.problem.empty()) outcome.problem = problem;
-  }
-  if (proposals_.size() > 1) outcome.probes.insert("several proposals");
-  for (const Rank& each : ranks_) {
-    if (!each.decision) continue;
-    const std::string& text = each.decision->error.message;
-    for (const char* word :
-         {"not confirmed", "left before it", "not answering", "not calling it", "are lost", "is lost"}) {
-      if (text.find(word) != std::string::npos) outcome.probes.insert(word);
-    }
-  }
-}
-
-// Section 8, 1 and 5.
-std::string World::check_ends() const {
-  const bool harmless = scenario_.fault == Fault::none || scenario_.fault == Fault::healing ||
-                        scenario_.fault == Fault::pause || scenario_.fault == Fault::late;
-  // Nobody needs who has left after all that was called.
-  const bool unneeded = scenario_.fault == Fault::leave && std::ranges::all_of(ranks_, [&](const Rank& each) {
-                          return each.called <= ranks_[*scenario_.culprits.begin()].called;
-                        });
-  for (std::uint32_t r = 0; r < scenario_.ranks; ++r) {
-    const Rank& own = ranks_[r];
-    if (own.decision && (harmless || unneeded))
-      return fmt::format("{} failed: {}", r, own.decision->error.message);
-    if (!survivor(r)) continue;
-    if (own.ended < own.called) {
-      if (!own.decision) return fmt::format("operation {} of {} never ends", own.ended, r);
-      const Time late = own.decided_at - own.turn_since - scenario_.timeout;
-      if (late > kBound) return fmt::format("{} failed {} ms after the deadline", r, late / kMillisecond);
-    }
-    if (harmless && own.ended < scenario_.operations) return fmt::format("{} has not completed", r);
-  }
-  return "";
-}
-
-// Section 8, 2: who can talk to each other names the same ranks.
-std::string World::check_agreement() const {
-  std::vector<std::uint32_t> part(scenario_.ranks);
-  for (std::uint32_t r = 0; r < scenario_.ranks; ++r) part[r] = r;
-  const std::function<std::uint32_t(std::uint32_t)> find = [&](std::uint32_t r) {
-    return part[r] == r ? r : part[r] = find(part[r]);
-  };
-  for (std::uint32_t r = 0; r < scenario_.ranks; ++r) {
-    for (const std::uint32_t each : neighbours(r, scenario_.ranks)) {
-      if (survivor(r) && survivor(each) && !apart(r, each)) part[find(r)] = find(each);
-    }
-  }
-  std::map<std::uint32_t, std::uint32_t> first;
-  for (std::uint32_t r = 0; r < scenario_.ranks; ++r) {
-    if (!survivor(r)) continue;
-    const std::uint32_t other = first.try_emplace(find(r), r).first->second;
-    const auto& a = ranks_[other].decision;
-    const auto& b = ranks_[r].decision;
-    if (a.has_value() != b.has_value()) return fmt::format("{} and {}: one knows of a failure", other, r);
-    if (a && a->error.members != b->error.members) {
-      return fmt::format("{} names {}, {} names {}: {} / {}", other, a->error.members, r, b->error.members,
-                         a->error.message, b->error.message);
-    }
-  }
-  return "";
-}
-
-bool World::guilty(std::uint32_t rank, const Proposed& proposed) const {
-  const Rank& own = ranks_[rank];
-  if (own.left || (!survivor(rank))) return true;
-  if ((scenario_.fault == Fault::partition || scenario_.fault == Fault::cancel ||
-       scenario_.fault == Fault::refused) &&
-      scenario_.culprits.contains(rank))
-    return true;
-  if (scenario_.fault == Fault::broken_link && scenario_.culprits.contains(rank)) return true;
-  if (scenario_.fault == Fault::partition)
-    return true;  // of the other side, or this one's: check_agreement sees
-  std::uint64_t calls = 0;
-  for (const Time each : own.called_at) calls += each <= proposed.at - kSlack ? 1 : 0;
-  std::uint64_t ends = 0;
-  for (const Time each : own.ended_at) ends += each <= proposed.at ? 1 : 0;
-  return calls <= proposed.number && ends >= calls;
-}
-
-// Section 8, 3.
-std::string World::check_innocence() const {
-  for (const auto& [key, proposed] : proposals_) {
-    bool someone = false;
-    for (std::uint32_t r = 0; r < scenario_.ranks; ++r) someone = someone || guilty(r, proposed);
-    if (scenario_.fault == Fault::broken_link && proposed.members.size() != 2)
-      return fmt::format("not both ends are named: {}", key);
-    for (const std::uint16_t each : proposed.members) {
-      if (someone && !guilty(each, proposed)) return fmt::format("{} is named, and innocent: {}", each, key);
-    }
-  }
-  return "";
 }
 
 }  // namespace passing::judge
