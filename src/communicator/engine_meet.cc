@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/hash.h"
+#include "base/shortage.h"
 #include "communicator/engine.h"
 #include "communicator/settings.h"
 #include "inhost/host.h"
@@ -325,6 +327,9 @@ Expected<void> Engine::agree(std::uint64_t step, const char* purpose, const Expe
   if (!failure_)
     failure_ = Error{ErrorCode::deadline, fmt::format("all ranks were waited for, {}", purpose), {}};
   settle(kAllKnow, [this] { return judge_->all_know() && control_->sends_pending() == 0; });
+  // Who could not be heard for want of a descriptor is not to blame.
+  if (failure_->code == ErrorCode::deadline && control_->refused().waiting > 0)
+    return system_failure(ErrorCode::unreachable, "cannot accept a connection", EMFILE);
   return tl::unexpected(*failure_);
 }
 
