@@ -94,11 +94,6 @@ class Judge {
   bool has_proposal() const { return best_.has_value(); }
   /// After a decision: every neighbour that can be reached knows.
   bool all_know() const;
-  /// After leave(): or before, if this rank shall not wait for it.
-  bool has_left(std::uint32_t rank) const { return board_.of(rank).left; }
-  /// That have left without calling operation `number`.
-  std::vector<std::uint16_t> left_before(std::uint64_t number) const;
-  std::string names_of(const std::vector<std::uint16_t>& ranks) const;
 
  private:
   // Something that looks wrong, and may still be explained by a message under way.
@@ -144,6 +139,9 @@ class Judge {
   std::optional<Error> who_is_missing(Time now, std::uint64_t round) const;
   std::vector<std::uint16_t> stuck() const;
   Error late(Time now, std::vector<std::uint16_t> who, const char* why) const;
+  // That have left without calling operation `number`.
+  std::vector<std::uint16_t> left_before(std::uint64_t number) const;
+  std::string names_of(const std::vector<std::uint16_t>& ranks) const;
   std::size_t index_of(std::uint32_t rank) const;
   std::vector<std::uint16_t> unconfirmed() const;
 

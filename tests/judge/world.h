@@ -104,7 +104,6 @@ class World {
   void note_proposal(std::uint32_t from, std::uint32_t to, const std::string& data);
   Duration delay(std::uint32_t from, std::uint32_t to);
   bool apart(std::uint32_t a, std::uint32_t b) const;
-  bool talk(std::uint32_t a, std::uint32_t b) const;
   void close_connections(std::uint32_t rank, bool control, const char* why);
   void check(Outcome& outcome) const;
   std::string check_ends() const;
