@@ -97,8 +97,8 @@ void Engine::turn(std::span<const pollfd> sources) {
     strategy_->progress(sources.size() > kOwnSources ? sources.subspan(kOwnSources)
                                                      : std::span<const pollfd>());
   }
-  if (mesh_ && (sources.empty() || sources[1].revents != 0)) {
-    mesh_->progress();
+  if (carrier_ && (sources.empty() || sources[1].revents != 0)) {
+    carrier_->progress();
     hear();
   }
   // Who looks for messages again and again looks for these now and then.
@@ -107,7 +107,7 @@ void Engine::turn(std::span<const pollfd> sources) {
     hear_control();
   }
   begin_collectives();
-  if (mesh_ && mesh_->has_lost()) hear();
+  if (carrier_ && carrier_->has_lost()) hear();
   check_time();
   check_points();
 }
@@ -131,7 +131,7 @@ void Engine::take_post(bool readable) {
     }
     queue_.push_back(state);
     ++rest.taken;
-    if (!mesh_) continue;
+    if (!carrier_) continue;
     ledger_.call({state->call.signature, state->call.describe_counts()});
     judge_->called(kFoundingSteps + ledger_.called());
     compare_calls();
@@ -159,7 +159,7 @@ void Engine::begin_collectives() {
       begin(StatePtr(queue_.front()));
       queue_.pop_front();  // if that has thrown, it is still there to be ended
     }
-    if (mesh_ && ground_.ready.empty()) mesh_->flush();
+    if (carrier_ && ground_.ready.empty()) carrier_->flush();
     if (ground_.ready.empty()) return tell_turn();
     resume_ready();
   }
@@ -252,7 +252,7 @@ void Engine::resume_ready() {
 
 void Engine::begin_point(const StatePtr& state) {
   using What = Operation::State::What;
-  if (!mesh_) {
+  if (!carrier_) {
     state->end(fail(ErrorCode::invalid_argument, state->describe() + ": there is no other rank"));
     return;
   }
@@ -260,11 +260,13 @@ void Engine::begin_point(const StatePtr& state) {
   if (!sending) expect_from(state->peer);
   auto* data = sending ? const_cast<void*>(state->call.input) : state->call.output;
   net::TransferPtr transfer =
-      sending ? mesh_->send(state->peer, strategy::tags::point(state->tag, config_.rank), data, state->bytes)
-      : state->peer == kAnySource ? mesh_->recv(config_.rank, strategy::tags::point(state->tag, 0),
-                                                ~strategy::tags::kSourceMask, data, state->bytes)
-                                  : mesh_->recv(state->peer, strategy::tags::point(state->tag, state->peer),
-                                                strategy::tags::kAllMask, data, state->bytes);
+      sending
+          ? carrier_->send(state->peer, strategy::tags::point(state->tag, config_.rank), data, state->bytes)
+      : state->peer == kAnySource
+          ? carrier_->recv(config_.rank, strategy::tags::point(state->tag, 0), ~strategy::tags::kSourceMask,
+                           data, state->bytes)
+          : carrier_->recv(state->peer, strategy::tags::point(state->tag, state->peer),
+                           strategy::tags::kAllMask, data, state->bytes);
   points_.push_back({state, std::move(transfer), std::nullopt, 0});
   if (!sending && gone(state->peer)) give_up_on_left(points_.back());
 }

@@ -152,7 +152,7 @@ class Engine : private Worker {
   std::array<std::uint64_t, kFoundingSteps + 1> ready_{};
 
   strategy::Ground ground_;
-  std::unique_ptr<net::Mesh> mesh_;  // for data; none in a group of one
+  std::unique_ptr<net::Carrier> carrier_;  // for data; none in a group of one
   std::unique_ptr<net::Mesh>
       control_;  // for announcements, and for judges; only with neighbours (docs/faults.md)
   std::shared_ptr<inhost::Host> host_;  // none without neighbours; what it allocates lives as long as this

@@ -109,7 +109,7 @@ void Engine::stand_back() {
 // What a turn would do now, without anything having come. A thread that waits for its own operation may have
 // taken another's out of the post, and must not sleep on it.
 bool Engine::has_work() const {
-  if (!ground_.ready.empty() || (mesh_ && mesh_->has_lost()) || (control_ && control_->has_lost()))
+  if (!ground_.ready.empty() || (carrier_ && carrier_->has_lost()) || (control_ && control_->has_lost()))
     return true;
   if (!failure_ && !queue_.empty() && running_.size() < kAtOnce) return true;
   return std::ranges::any_of(points_, [](const Point& each) { return each.transfer->ended(); });
@@ -120,15 +120,15 @@ Duration Engine::prepare(std::vector<pollfd>& sources) {
   announce();
   sources.clear();
   sources.push_back({mailbox_->descriptor(), POLLIN, 0});
-  sources.push_back({mesh_ ? mesh_->descriptor() : -1, POLLIN, 0});
+  sources.push_back({carrier_ ? carrier_->descriptor() : -1, POLLIN, 0});
   // Whoever helps must not take what is meant for the thread, which looks at this only there.
   sources.push_back({nudge_, static_cast<short>(helping_ ? 0 : POLLIN), 0});
   sources.push_back({control_ ? control_->descriptor() : -1, POLLIN, 0});
   if (strategy_) strategy_->wait_on(sources);
-  if (mesh_) mesh_->flush();
+  const bool nothing_came = !carrier_ || carrier_->arm();
   if (control_) control_->flush();
   // Writing may have ended transfers, or found that a peer has gone.
-  const Time next = has_work() ? 0 : next_wake();
+  const Time next = !nothing_came || has_work() ? 0 : next_wake();
   return next == INT64_MAX ? INT64_MAX : std::max<Duration>(0, next - net::monotonic_now());
 }
 
@@ -191,9 +191,10 @@ void Engine::begin_in_host() {
 // For the message that is waited for; now and then for everything.
 void Engine::look(bool around) {
   const auto* waiting = running_.empty() ? nullptr : &running_.front()->context->waiting_for();
-  if (around || !mesh_ || waiting == nullptr || waiting->empty() || (strategy_ && strategy_->has_sources()))
+  if (around || !carrier_ || waiting == nullptr || waiting->empty() ||
+      (strategy_ && strategy_->has_sources()))
     return turn({});
-  if (!mesh_->glance(*waiting->begin())) return;
+  if (!carrier_->glance(*waiting->begin())) return;
   hear();
   begin_collectives();
 }

@@ -74,12 +74,12 @@ void Engine::hear_control() {
 
 // On the connections for data.
 void Engine::hear() {
-  while (auto message = mesh_->take(strategy::tags::kControl, strategy::tags::kClassMask)) {
+  while (auto message = carrier_->take(strategy::tags::kControl, strategy::tags::kClassMask)) {
     const auto control = Control::decode(message->data);
     const std::uint32_t from = strategy::tags::source(message->tag);
     if (control && from < config_.size && control->type == Control::Type::leave) on_left(from);
   }
-  if (const auto& fault = mesh_->fault())
+  if (const auto& fault = carrier_->fault())
     fail_group(
         {fault->code, fmt::format("{}: {}", names_[config_.rank], fault->message), {id(config_.rank)}});
   note_lost();
@@ -87,7 +87,7 @@ void Engine::hear() {
 }
 
 void Engine::note_lost() {
-  for (const net::LostPeer& lost : mesh_->take_lost()) {
+  for (const net::LostPeer& lost : carrier_->take_lost()) {
     const Time now = net::monotonic_now();
     if (lost.rank >= config_.size) {
       const std::string text = fmt::format("{} is lost: {}", names_[lost.rank], lost.reason);
@@ -141,7 +141,7 @@ void Engine::give_up_on_left(Point& point) {
                                      rank == kAnySource ? "every other rank" : names_[rank]),
                          members(rank)};
   point.given_up_at = net::monotonic_now();
-  mesh_->cancel(point.transfer);
+  carrier_->cancel(point.transfer);
 }
 
 // A message of another operation, or one that cannot be sent. Usually something better is under way: an
@@ -184,7 +184,7 @@ void Engine::on_cancelled(const StatePtr& state) {
       if (each.state != state || each.given_up) continue;
       each.given_up = error;
       each.given_up_at = net::monotonic_now();
-      mesh_->cancel(each.transfer);
+      carrier_->cancel(each.transfer);
     }
     return;
   }
@@ -210,7 +210,7 @@ void Engine::check_time() {
                                       name_of(state.peer), static_cast<double>(now - state.begun) / kSecond),
                           members(state.peer)};
     each.given_up_at = now;
-    mesh_->cancel(each.transfer);
+    carrier_->cancel(each.transfer);
   }
   if (strategy_ && now >= expires_) {
     expires_ = INT64_MAX;
@@ -261,7 +261,7 @@ void Engine::end_all(const Error& error) {
   if (host_) host_->cancel();  // a neighbour that was stopped must not write into what is used anew
   if (strategy_) strategy_->abandon(error);
   ground_.ready.clear();
-  mesh_.reset();
+  carrier_.reset();
   for (const auto& each : running_) each->state->end(tl::unexpected(error));
   for (const StatePtr& each : queue_) {
     if (!each->ended) each->end(tl::unexpected(error));
@@ -289,7 +289,7 @@ void Engine::end_without_memory() {
     // It lets go of buffers when it is destroyed.
   }
   ground_.ready.clear();
-  mesh_.reset();
+  carrier_.reset();
   control_.reset();
   const auto end = [&error](const StatePtr& state) {
     if (!state->ended) state->end(tl::unexpected(error));
@@ -306,31 +306,31 @@ void Engine::end_without_memory() {
 
 void Engine::leave() {
   // Others first: the switch may take its time.
-  if (mesh_) {
+  if (carrier_) {
     judge_->leave(net::monotonic_now());
     heed_judge();
     for (std::uint32_t r = 0; r < config_.size; ++r) {
       // Also to those that have left: they wait for this.
-      if (r != config_.rank && (ground_.contacts[r] || mesh_->connected(r)))
-        mesh_->send_urgent(r, strategy::tags::kControl | config_.rank,
-                           Control{.type = Control::Type::leave}.encode());
+      if (r != config_.rank && (ground_.contacts[r] || carrier_->connected(r)))
+        carrier_->send_urgent(r, strategy::tags::kControl | config_.rank,
+                              Control{.type = Control::Type::leave}.encode());
     }
-    settle(kGreeting, [this] { return mesh_->sends_pending() == 0 && control_->sends_pending() == 0; });
+    settle(kGreeting, [this] { return carrier_->sends_pending() == 0 && control_->sends_pending() == 0; });
   }
   if (strategy_) strategy_->leave();
-  if (mesh_) {
+  if (carrier_) {
     // Others usually leave now too; those that do not must not miss what is under way.
     settle(kFarewell, [this] {
       for (std::uint32_t r = 0; r < config_.size; ++r) {
         if (r != config_.rank && !left_[r] && ground_.contacts[r] && !failure_) return false;
       }
-      return mesh_->sends_pending() == 0 && control_->sends_pending() == 0;
+      return carrier_->sends_pending() == 0 && control_->sends_pending() == 0;
     });
   }
   const Error closed{ErrorCode::cancelled, "the communicator has been closed", {}};
   check_points();
   strategy_.reset();
-  mesh_.reset();
+  carrier_.reset();
   control_.reset();
   for (const Point& each : points_) each.state->end(tl::unexpected(closed));
   points_.clear();
@@ -342,19 +342,20 @@ void Engine::settle(Duration limit, const std::function<bool()>& done) {
   for (;;) {
     control_->progress();
     hear_control();
-    if (mesh_) {
-      mesh_->progress();
+    if (carrier_) {
+      carrier_->progress();
       hear();
     }
     if (done() || net::monotonic_now() >= end) return;
     // What that has sent goes out now, and may have been all there was to wait for.
     control_->flush();
-    if (mesh_) mesh_->flush();
+    if (carrier_) carrier_->flush();
     if (done()) return;
     // Now and then `done` says what is waited for.
     const Time until = std::min(end, judge_->next_timer());
     const Duration rest = std::clamp<Duration>(until - net::monotonic_now(), kMillisecond, kSecond);
-    pollfd sources[] = {{control_->descriptor(), POLLIN, 0}, {mesh_ ? mesh_->descriptor() : -1, POLLIN, 0}};
+    pollfd sources[] = {{control_->descriptor(), POLLIN, 0},
+                        {carrier_ ? carrier_->descriptor() : -1, POLLIN, 0}};
     const timespec left{rest / kSecond, rest % kSecond};
     ppoll(sources, 2, &left, nullptr);
     step_judge(net::monotonic_now());

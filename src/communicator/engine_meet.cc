@@ -184,14 +184,15 @@ Expected<void> Engine::meet() {
   if (!local) return tl::unexpected(local.error());
   auto mesh = net::Mesh::create(config_.rank, static_cast<std::uint32_t>(peers), *local);
   if (!mesh) return tl::unexpected(mesh.error());
-  mesh_ = std::move(*mesh);
-  ground_.mesh = mesh_.get();
+  const net::SocketAddress reached = (*mesh)->socket_address();
+  carrier_ = std::move(*mesh);
+  ground_.carrier = carrier_.get();
   auto control = net::Mesh::create(config_.rank, config_.size, *local);
   if (!control) return tl::unexpected(control.error());
   control_ = std::move(*control);
-  own.address = net::to_string(mesh_->address());
-  own.control = net::to_string(control_->address());
-  own.link_rate = config_.link_rate > 0 ? config_.link_rate : net::link_rate(mesh_->address());
+  own.address = carrier_->address();
+  own.control = control_->address();
+  own.link_rate = config_.link_rate > 0 ? config_.link_rate : net::link_rate(reached);
   if (config_.switch_rate > 0) own.switch_rate = config_.switch_rate;
   std::optional<inhost::Door> door;
   if (strategy::shares_memory(config_.strategy)) {
@@ -206,24 +207,20 @@ Expected<void> Engine::meet() {
   if (!blobs) return tl::unexpected(blobs.error());
   const auto all = check(own, *blobs);
   if (!all) return tl::unexpected(all.error());
-  std::vector<net::SocketAddress> addresses;
-  std::vector<net::SocketAddress> controls;
+  std::vector<std::string> addresses;
+  std::vector<std::string> controls;
   std::vector<inhost::Place> places;
   for (const Introduction& each : *all) {
     names_.push_back(each.name());
-    const auto address = net::parse_numeric_address(each.address);
-    if (!address) return tl::unexpected(address.error());
-    addresses.push_back(*address);
-    const auto control_address = net::parse_numeric_address(each.control);
-    if (!control_address) return tl::unexpected(control_address.error());
-    controls.push_back(*control_address);
+    addresses.push_back(each.address);
+    controls.push_back(each.control);
     places.push_back(inhost::Place::decode(each.place).value_or(inhost::Place{}));
   }
   std::uint64_t group = kHashBegin;
   for (const std::string& blob : *blobs) group = hash_of(blob, group);
   const net::Key key = net::key_of(config_.token);
-  mesh_->introduce(addresses, group, key);
-  control_->introduce(std::move(controls), group, key);
+  if (auto known = carrier_->introduce(addresses, group, key); !known) return known;
+  if (auto known = control_->introduce(controls, group, key); !known) return known;
   make_judge();
   strategy::Setup setup{.config = config_,
                         .names = names_,
@@ -273,9 +270,9 @@ Expected<void> Engine::meet() {
   for (const net::Place& server : strategy_->servers()) {
     names_.push_back(server.name);
     judge_->add_names({server.name});
-    addresses.push_back(server.address);
+    addresses.push_back(net::to_string(server.address));
   }
-  mesh_->introduce(std::move(addresses), group, key);
+  if (auto known = carrier_->introduce(addresses, group, key); !known) return known;
   judge_->called(kFoundingSteps);
   judge_->idle();
   config_.exchange = nullptr;  // may refer to what ends with the call

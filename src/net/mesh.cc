@@ -58,7 +58,14 @@ Expected<std::unique_ptr<Mesh>> Mesh::create(std::uint32_t rank, std::uint32_t s
 }
 
 Mesh::~Mesh() {
-  for (const auto& each : connections_) {
+  Mesh::detach();
+  if (listener_ >= 0) ::close(listener_);
+  if (timer_ >= 0) ::close(timer_);
+  if (events_ >= 0) ::close(events_);
+}
+
+void Mesh::detach() {
+  for (const auto& each : std::exchange(connections_, {})) {
     if (each->descriptor < 0) continue;
     // Closed with something unread, a connection is reset, and may take the last words with it.
     ::shutdown(each->descriptor, SHUT_WR);
@@ -66,9 +73,6 @@ Mesh::~Mesh() {
     for (int i = 0; i < 64 && ::recv(each->descriptor, unread.data(), unread.size(), MSG_DONTWAIT) > 0;) ++i;
     ::close(each->descriptor);
   }
-  if (listener_ >= 0) ::close(listener_);
-  if (timer_ >= 0) ::close(timer_);
-  if (events_ >= 0) ::close(events_);
 }
 
 Expected<void> Mesh::listen(const SocketAddress& local) {
@@ -93,6 +97,18 @@ void Mesh::introduce(std::vector<SocketAddress> addresses, std::uint64_t group, 
   addresses_ = std::move(addresses);
   group_ = group;
   key_ = key;
+}
+
+Expected<void> Mesh::introduce(const std::vector<std::string>& addresses, std::uint64_t group,
+                               const Key& key) {
+  std::vector<SocketAddress> parsed;
+  for (const std::string& each : addresses) {
+    const auto address = parse_numeric_address(each);
+    if (!address) return tl::unexpected(address.error());
+    parsed.push_back(*address);
+  }
+  introduce(std::move(parsed), group, key);
+  return {};
 }
 
 Mesh::Connection& Mesh::add(int descriptor) {

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "net/address.h"
+#include "net/carrier.h"
 #include "net/matching.h"
 #include "net/proof.h"
 #include "net/transfer.h"
@@ -24,12 +25,6 @@
 namespace passing::net {
 
 enum class FrameType : std::uint32_t;
-
-/// Whose connection broke, and how.
-struct LostPeer {
-  std::uint32_t rank = 0;
-  std::string reason;
-};
 
 /// Connections that ended before they were known to be a peer's, by what ended them.
 struct Refused {
@@ -43,65 +38,49 @@ struct Refused {
   std::uint64_t waiting = 0;        ///< not refused, but not taken: there was no descriptor left
 };
 
-/// A message that nobody had asked for.
-struct Message {
-  std::uint64_t tag = 0;
-  std::string data;
-};
-
-/// All connections of one rank. Owned by one thread, which waits for descriptor() to be readable and then
-/// calls progress(), and flush() before it waits. Two ranks connect on first use. Small
-/// messages are kept until someone wants them; of large ones only the announcement is, and the data comes
-/// when there is a buffer for it. docs/mesh.md has the frames, and why this is not UCX.
-class Mesh {
+/// All connections of one rank, over TCP. Two ranks connect on first use. Small messages are kept until
+/// someone wants them; of large ones only the announcement is, and the data comes when there is a buffer for
+/// it. docs/mesh.md has the frames, and why this is not UCX.
+class Mesh : public Carrier {
  public:
   /// Others will reach it at `local`, with a port of the system's choice.
   static Expected<std::unique_ptr<Mesh>> create(std::uint32_t rank, std::uint32_t size,
                                                 const SocketAddress& local);
-  /// Drops what is under way: no buffer is used any more.
-  ~Mesh();
-  Mesh(const Mesh&) = delete;
-  Mesh& operator=(const Mesh&) = delete;
+  ~Mesh() override;
 
-  /// Where others reach this rank.
-  const SocketAddress& address() const { return address_; }
-  /// Everyone's addresses, by rank. Connections of those that do not know the same `group` and `key` are
-  /// refused.
+  std::string address() const override { return to_string(address_); }
+  const SocketAddress& socket_address() const { return address_; }
   void introduce(std::vector<SocketAddress> addresses, std::uint64_t group, const Key& key = {});
+  Expected<void> introduce(const std::vector<std::string>& addresses, std::uint64_t group,
+                           const Key& key) override;
 
-  /// The transfer ends when the data may be changed, not when it has arrived.
-  TransferPtr send(std::uint32_t to, std::uint64_t tag, const void* data, std::size_t bytes);
-  /// A small message that goes before whatever else waits to be sent to that rank.
-  void send_urgent(std::uint32_t to, std::uint64_t tag, std::string data);
-  /// Takes the first message whose tag is `tag` where `mask` has ones. It must have `bytes` bytes. `sure`: it
-  /// will not be cancelled, and one with just this tag is expected; the sender is told at once, and need not
-  /// ask.
+  TransferPtr send(std::uint32_t to, std::uint64_t tag, const void* data, std::size_t bytes) override;
+  void send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) override;
+  /// `sure`: the sender is told at once, and need not ask.
   TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data, std::size_t bytes,
-                   bool sure = false);
-  /// Has an effect on a recv that has no message yet.
-  void cancel(const TransferPtr& transfer);
-  /// A small message with such a tag that has come and that no recv asked for.
-  std::optional<Message> take(std::uint64_t tag, std::uint64_t mask);
+                   bool sure) override;
+  using Carrier::recv;
+  void cancel(const TransferPtr& transfer) override;
+  std::optional<Message> take(std::uint64_t tag, std::uint64_t mask) override;
+  void detach() override;
 
-  /// Reads what has come, and writes what it can.
-  void progress();
-  /// Reads from one rank, without asking whether there is something. False: there was nothing.
-  bool glance(std::uint32_t rank);
-  /// Writes what has been sent since: everything for one rank with one call of the system.
-  void flush();
-  int descriptor() const { return events_; }
-  /// Peers whose connection broke since the last call.
-  std::vector<LostPeer> take_lost() { return std::exchange(lost_, {}); }
-  bool has_lost() const { return !lost_.empty(); }
+  void progress() override;
+  bool glance(std::uint32_t rank) override;
+  /// Everything for one rank with one call of the system.
+  void flush() override;
+  bool arm() override {
+    flush();
+    return true;
+  }
+  int descriptor() const override { return events_; }
+  std::vector<LostPeer> take_lost() override { return std::exchange(lost_, {}); }
+  bool has_lost() const override { return !lost_.empty(); }
   const Refused& refused() const { return refused_; }
-  /// What the system has refused this process: not a peer's fault.
-  const std::optional<Error>& fault() const { return fault_; }
-  /// This rank has sent to it, or may have been sent to.
-  bool connected(std::uint32_t rank) const { return outgoing_[rank] != nullptr; }
+  const std::optional<Error>& fault() const override { return fault_; }
+  bool connected(std::uint32_t rank) const override { return outgoing_[rank] != nullptr; }
   /// Messages and announcements that wait for a receive.
   std::size_t kept() const { return arrived_.size(); }
-  /// Sends that have not ended.
-  std::size_t sends_pending() const { return sends_; }
+  std::size_t sends_pending() const override { return sends_; }
 
  private:
   struct Connection;

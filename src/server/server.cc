@@ -224,7 +224,7 @@ void ParameterServer::on_enrolment(Desk& desk, net::Enrolment rank) {
   net::SocketAddress reached;
   reached.length = sizeof reached.storage;
   getsockname(desk.descriptor, reached.get(), &reached.length);
-  reached.set_port(group.mesh->address().port());
+  reached.set_port(group.mesh->socket_address().port());
   say(desk, {.type = Type::accepted, .address = shown(reached), .index = options_.index, .of = options_.of});
 }
 

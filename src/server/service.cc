@@ -17,7 +17,7 @@ Service::Service(std::unique_ptr<net::Mesh> mesh, Group group, std::function<voi
     : group_(std::move(group)), log_(std::move(log)), mesh_(std::move(mesh)) {
   ground_.rank = group_.size + group_.index;
   ground_.size = group_.size;
-  ground_.mesh = mesh_.get();
+  ground_.carrier = mesh_.get();
   ground_.contacts.resize(group_.size);
 }
 

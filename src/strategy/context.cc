@@ -19,7 +19,7 @@ Transit Context::follow(const net::TransferPtr& transfer) {
   if (transfer->ended()) {
     ended(*transfer, *transit.state_);
   } else {
-    // The mesh keeps the transfer until it has ended, and drops what is left before the context goes.
+    // The carrier keeps the transfer until it has ended, and drops what is left before the context goes.
     transfer->on_end = [this, state = transit.state_, which = transfer.get()] { ended(*which, *state); };
   }
   return transit;

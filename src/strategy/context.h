@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "base/error.h"
-#include "net/mesh.h"
+#include "net/carrier.h"
 #include "strategy/call.h"
 #include "strategy/scratch.h"
 
 namespace passing::strategy {
 
-/// Tags of the mesh: class, number of the operation, channel, hash of its signature, source. A receiver
+/// Tags of messages: class, number of the operation, channel, hash of its signature, source. A receiver
 /// leaves the hash open and looks at it afterwards. Messages of one channel keep their order.
 namespace tags {
 constexpr std::uint64_t kCollective = std::uint64_t{1} << 60;
@@ -43,7 +43,7 @@ constexpr std::uint32_t source(std::uint64_t tag) { return tag & 0xFFFF; }
 struct Ground {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
-  net::Mesh* mesh = nullptr;
+  net::Carrier* carrier = nullptr;
   std::vector<bool> contacts;                 ///< who may have a connection with this rank
   std::deque<std::coroutine_handle<>> ready;  ///< to be resumed by the communicator's thread
   ScratchPool scratch;
@@ -89,7 +89,7 @@ class Context {
   Transit send(std::uint32_t to, const void* data, std::size_t bytes, std::uint32_t channel = 0) {
     if (!group_.empty()) to = group_[to];
     return follow(
-        ground_.mesh->send(to, tags::collective(number_, channel, hash_, ground_.rank), data, bytes));
+        ground_.carrier->send(to, tags::collective(number_, channel, hash_, ground_.rank), data, bytes));
   }
   Transit recv(std::uint32_t from, void* data, std::size_t bytes, std::uint32_t channel = 0) {
     return follow(expect(from, data, bytes, channel));
@@ -105,7 +105,7 @@ class Context {
   Scratch scratch(std::size_t bytes) { return ground_.scratch.take(bytes); }
   /// Tells a server what is called.
   void describe_to(std::uint32_t server, const Call& call) {
-    ground_.mesh->send_urgent(server, tags::kCall | ground_.rank, call.encode());
+    ground_.carrier->send_urgent(server, tags::kCall | ground_.rank, call.encode());
   }
 
   void problem(Error error) { problem_(std::move(error)); }
@@ -119,8 +119,8 @@ class Context {
     if (!group_.empty()) from = group_[from];
     waiting_for_.insert(from);
     ground_.contacts[from] = true;
-    return ground_.mesh->recv(from, tags::collective(number_, channel, hash_, from),
-                              tags::kAllMask & ~tags::kHashMask, data, bytes, true);
+    return ground_.carrier->recv(from, tags::collective(number_, channel, hash_, from),
+                                 tags::kAllMask & ~tags::kHashMask, data, bytes, true);
   }
   Transit follow(const net::TransferPtr& transfer);
   void ended(const net::Transfer& transfer, Transit::State& state);

@@ -527,11 +527,11 @@ TEST(Desk, CallsThatCannotBeServed) {
   std::optional<net::Enrolled> enrolled[2];
   parallel(2, [&](std::uint32_t r) {
     net::Enrolment rank = rank_of_two(r);
-    rank.address = net::to_string(meshes[r]->address());
+    rank.address = net::to_string(meshes[r]->socket_address());
     auto made = net::Enrolled::enrol({at(server)}, rank, 20 * kSecond);
     ASSERT_TRUE(made) << made.error().message;
     enrolled[r].emplace(std::move(*made));
-    meshes[r]->introduce({meshes[0]->address(), meshes[1]->address(), enrolled[r]->servers().at(0).address},
+    meshes[r]->introduce({meshes[0]->socket_address(), meshes[1]->socket_address(), enrolled[r]->servers().at(0).address},
                          77, net::key_of(rank.token));
   });
   if (HasFatalFailure()) return;

@@ -108,7 +108,7 @@ TEST_F(Proofs, WhoeverAnswersProvesItToo) {
   ASSERT_EQ(::bind(listener, there.get(), there.length), 0);
   ASSERT_EQ(::listen(listener, 4), 0);
   getsockname(listener, there.get(), &there.length);
-  meshes[0]->introduce({meshes[0]->address(), there}, 7, kKey);
+  meshes[0]->introduce({meshes[0]->socket_address(), there}, 7, kKey);
   int value = 5;
   const auto out = meshes[0]->send(1, 1, &value, sizeof value);
   meshes[0]->flush();

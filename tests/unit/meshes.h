@@ -27,7 +27,7 @@ class Meshes : public testing::Test {
       auto mesh = Mesh::create(r, size, *parse_address("127.0.0.1:0"));
       ASSERT_TRUE(mesh) << mesh.error().message;
       meshes.push_back(std::move(*mesh));
-      addresses.push_back(meshes.back()->address());
+      addresses.push_back(meshes.back()->socket_address());
     }
     for (auto& each : meshes) each->introduce(addresses, group, key);
   }
@@ -44,7 +44,7 @@ class Meshes : public testing::Test {
   }
   int stranger(std::uint32_t rank) {
     const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const SocketAddress& there = meshes[rank]->address();
+    const SocketAddress& there = meshes[rank]->socket_address();
     EXPECT_EQ(::connect(descriptor, there.get(), there.length), 0);
     return descriptor;
   }

@@ -1,0 +1,101 @@
+// What carries the bulk between ranks: messages of any length, straight into the buffer that waits for them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "net/proof.h"
+#include "net/transfer.h"
+
+namespace passing::net {
+
+/// Whose connection broke, and how.
+struct LostPeer {
+  std::uint32_t rank = 0;
+  std::string reason;
+};
+
+/// A message that nobody had asked for.
+struct Message {
+  std::uint64_t tag = 0;
+  std::string data;
+};
+
+/// Memory that a carrier knows. It is forgotten when this goes, which must be before the carrier does.
+class Registration {
+ public:
+  virtual ~Registration() = default;
+};
+
+/// One rank's way to all others, and to servers, whose numbers follow those of the ranks. Owned by one thread
+/// at a time, which waits for descriptor() to be readable after arm(), and then calls progress().
+/// docs/mesh.md says what every carrier promises; tests/carrier asks all of them.
+class Carrier {
+ public:
+  /// As detach().
+  virtual ~Carrier() = default;
+  Carrier(const Carrier&) = delete;
+  Carrier& operator=(const Carrier&) = delete;
+
+  /// Where others reach this rank, as introduce() takes it.
+  virtual std::string address() const = 0;
+  /// Everyone's addresses, by rank. Whoever does not know the same `group` and `key` is refused. Again, with
+  /// more of them, once servers are known.
+  virtual Expected<void> introduce(const std::vector<std::string>& addresses, std::uint64_t group,
+                                   const Key& key) = 0;
+
+  /// Memory from which much will be sent, or into which much will be received. A carrier that needs no
+  /// preparation gives nothing back.
+  virtual Expected<std::unique_ptr<Registration>> enrol(void* /*data*/, std::size_t /*bytes*/) {
+    return nullptr;
+  }
+
+  /// The transfer ends when the data may be changed, not when it has arrived.
+  virtual TransferPtr send(std::uint32_t to, std::uint64_t tag, const void* data, std::size_t bytes) = 0;
+  /// A small message that goes before whatever else waits to be sent to that rank.
+  virtual void send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) = 0;
+  /// Takes the first message whose tag is `tag` where `mask` has ones. It must have `bytes` bytes. `sure`: it
+  /// will not be cancelled, and one with just this tag is expected.
+  virtual TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data,
+                           std::size_t bytes, bool sure) = 0;
+  TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data, std::size_t bytes) {
+    return recv(from, tag, mask, data, bytes, false);
+  }
+  /// Has an effect on a recv that has no message yet.
+  virtual void cancel(const TransferPtr& transfer) = 0;
+  /// A small message with such a tag that has come and that no recv asked for.
+  virtual std::optional<Message> take(std::uint64_t tag, std::uint64_t mask) = 0;
+  /// Drops what is under way, without ending it: no buffer is used any more. Nothing else may follow.
+  virtual void detach() = 0;
+
+  /// Takes what has come, and sends what it can.
+  virtual void progress() = 0;
+  /// Takes what has come from one rank, without asking whether there is something. False: there was nothing.
+  virtual bool glance(std::uint32_t rank) = 0;
+  /// Sends what has been given to it since.
+  virtual void flush() = 0;
+  /// Before a wait: flushes, and sees to it that descriptor() becomes readable when something comes. False:
+  /// something has come already.
+  virtual bool arm() = 0;
+  virtual int descriptor() const = 0;
+
+  /// Peers whose connection broke since the last call.
+  virtual std::vector<LostPeer> take_lost() = 0;
+  virtual bool has_lost() const = 0;
+  /// What the system has refused this process: not a peer's fault.
+  virtual const std::optional<Error>& fault() const = 0;
+  /// This rank has sent to it, or may have been sent to.
+  virtual bool connected(std::uint32_t rank) const = 0;
+  /// Sends that have not ended.
+  virtual std::size_t sends_pending() const = 0;
+
+ protected:
+  Carrier() = default;
+};
+
+}  // namespace passing::net
