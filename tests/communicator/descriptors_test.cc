@@ -128,7 +128,6 @@ TEST_P(TooFew, ToCreate) {
   EXPECT_GT(spare, 3U);
   EXPECT_LT(spare, kMost);
 }
-#endif
 
 INSTANTIATE_TEST_SUITE_P(Ways, TooFew,
                          testing::Values(Way{"ring", "ring", "ab", "function"},
@@ -139,6 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, TooFew,
                                          Way{"directory", "ring", "ab", "directory"},
                                          Way{"controller", "ring", "ab", "controller"}),
                          [](const auto& each) { return each.param.name; });
+#endif
 
 }  // namespace
 }  // namespace passing::test
