@@ -16,13 +16,13 @@ constexpr std::size_t kAlignment = 128;
 }  // namespace
 
 void SharedHeap::share(std::shared_ptr<inhost::Host> host) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   PASSING_ASSERT(ordinary_.empty());
   host_ = std::move(host);
 }
 
 Expected<void*> SharedHeap::allocate(std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (host_) return host_->allocate(bytes);
   const std::size_t whole = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
   std::unique_ptr<void, Free> made(bytes <= whole ? std::aligned_alloc(kAlignment, whole) : nullptr);
@@ -35,7 +35,7 @@ Expected<void*> SharedHeap::allocate(std::size_t bytes) {
 
 Expected<void> SharedHeap::free(void* data) {
   if (data == nullptr) return {};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (host_ ? host_->free(data) : ordinary_.erase(data) > 0) return {};
   return fail(ErrorCode::invalid_argument,
               fmt::format("the buffer at {} cannot be freed: this communicator did not allocate it, or has "

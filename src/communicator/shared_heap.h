@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "base/error.h"
+#include "base/mutex.h"
 
 namespace passing {
 
@@ -31,9 +31,9 @@ class SharedHeap {
     void operator()(void* data) const { std::free(data); }
   };
 
-  std::mutex mutex_;
-  std::shared_ptr<inhost::Host> host_;
-  std::map<const void*, std::unique_ptr<void, Free>> ordinary_;
+  Mutex mutex_;
+  std::shared_ptr<inhost::Host> host_ PASSING_GUARDED_BY(mutex_);
+  std::map<const void*, std::unique_ptr<void, Free>> ordinary_ PASSING_GUARDED_BY(mutex_);
 };
 
 }  // namespace passing

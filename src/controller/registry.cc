@@ -93,7 +93,7 @@ Expected<void> Registry::check(const JoinRequest& request) const {
 
 Expected<Membership> Registry::join(Time now, const JoinRequest& request) {
   if (auto valid = check(request); !valid) return tl::unexpected(valid.error());
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!ending_.empty()) return fail(ErrorCode::epoch_ended, ending_);
   auto found = find_or_create(now, request);
   if (!found) return tl::unexpected(found.error());
@@ -252,7 +252,7 @@ Expected<Registry::Epoch*> Registry::authorised_member(const std::string& name, 
 
 Expected<MemberView> Registry::look(Time now, const std::string& name, std::uint64_t key,
                                     std::uint32_t rank) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = authorised_member(name, key, rank);
   if (!found) return tl::unexpected(found.error());
   Epoch& epoch = **found;
@@ -272,7 +272,7 @@ Expected<MemberView> Registry::look(Time now, const std::string& name, std::uint
 }
 
 Expected<void> Registry::leave(const std::string& name, std::uint64_t key, std::uint32_t rank) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = authorised_member(name, key, rank);
   if (!found) return tl::unexpected(found.error());
   Epoch& epoch = **found;
@@ -317,7 +317,7 @@ void Registry::tidy(const std::string& name) {
 
 Expected<void> Registry::give(const std::string& name, std::uint64_t key, std::uint32_t rank,
                               const std::string& tag, std::string blob) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = authorised_member(name, key, rank);
   if (!found) return tl::unexpected(found.error());
   Epoch& epoch = **found;
@@ -338,7 +338,7 @@ Expected<void> Registry::give(const std::string& name, std::uint64_t key, std::u
 }
 
 Expected<Registry::Blobs> Registry::take(const std::string& name, std::uint64_t key, const std::string& tag) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = authorised(name, key);
   if (!found) return tl::unexpected(found.error());
   Epoch& epoch = **found;
@@ -359,7 +359,7 @@ Expected<Registry::Blobs> Registry::take(const std::string& name, std::uint64_t 
 }
 
 void Registry::housekeeping(Time now) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::string> names;
   for (auto& [name, job] : jobs_) {
     names.push_back(name);
@@ -403,7 +403,7 @@ void Registry::housekeeping(Time now) {
 }
 
 void Registry::end_all(const std::string& reason) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ending_ = reason;
   for (auto& [name, job] : jobs_) {
     for (Epoch* epoch : {job.current.get(), job.next.get()}) {
@@ -413,7 +413,7 @@ void Registry::end_all(const std::string& reason) {
 }
 
 std::size_t Registry::members_present() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::size_t count = 0;
   for (const auto& [name, job] : jobs_) {
     for (const Epoch* epoch : {job.current.get(), job.next.get()}) {
@@ -427,7 +427,7 @@ std::size_t Registry::members_present() {
 }
 
 std::vector<JobView> Registry::view(Time now) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<JobView> rows;
   for (const auto& [name, job] : jobs_) {
     const Epoch& epoch = *job.current;
@@ -457,7 +457,7 @@ std::vector<JobView> Registry::view(Time now) {
 }
 
 dataplane::Totals Registry::totals() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return dataplane_.totals();
 }
 

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/time.h"
 #include "dataplane/dataplane.h"
 
@@ -132,23 +132,24 @@ class Registry {
   };
 
   Expected<void> check(const JoinRequest& request) const;
-  Expected<Job*> find_or_create(Time now, const JoinRequest& request);
-  Expected<Epoch*> place_for(Time now, Job& job, const JoinRequest& request);
-  Expected<Epoch*> authorised(const std::string& job, std::uint64_t key);
-  Expected<Epoch*> authorised_member(const std::string& job, std::uint64_t key, std::uint32_t rank);
+  Expected<Job*> find_or_create(Time now, const JoinRequest& request) PASSING_REQUIRES(mutex_);
+  Expected<Epoch*> place_for(Time now, Job& job, const JoinRequest& request) PASSING_REQUIRES(mutex_);
+  Expected<Epoch*> authorised(const std::string& job, std::uint64_t key) PASSING_REQUIRES(mutex_);
+  Expected<Epoch*> authorised_member(const std::string& job, std::uint64_t key, std::uint32_t rank)
+      PASSING_REQUIRES(mutex_);
   std::unique_ptr<Epoch> new_epoch(Job& job, Time now) const;
-  Expected<void> begin_if_complete(Job& job);
-  Expected<void> install(const Job& job, const Epoch& epoch);
+  Expected<void> begin_if_complete(Job& job) PASSING_REQUIRES(mutex_);
+  Expected<void> install(const Job& job, const Epoch& epoch) PASSING_REQUIRES(mutex_);
   static void vacate(Epoch& epoch, std::uint32_t rank);
-  void depart(Job& job, Epoch& epoch, std::uint32_t rank);
-  void tidy(const std::string& name);
+  void depart(Job& job, Epoch& epoch, std::uint32_t rank) PASSING_REQUIRES(mutex_);
+  void tidy(const std::string& name) PASSING_REQUIRES(mutex_);
 
   dataplane::Dataplane& dataplane_;
   Options options_;
-  std::mutex mutex_;
-  std::map<std::string, Job> jobs_;
-  std::uint32_t next_id_ = 1;
-  std::string ending_;  // why no more members are admitted
+  Mutex mutex_;
+  std::map<std::string, Job> jobs_ PASSING_GUARDED_BY(mutex_);
+  std::uint32_t next_id_ PASSING_GUARDED_BY(mutex_) = 1;
+  std::string ending_ PASSING_GUARDED_BY(mutex_);  // why no more members are admitted
 };
 
 }  // namespace passing::controller

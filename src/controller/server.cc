@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/mutex.h"
 #include "controller/metrics.h"
 #include "net/hex.h"
 
@@ -126,9 +127,9 @@ struct Server::State {
   Time started = now();
   std::thread listener;
   std::thread housekeeper;
-  std::mutex mutex;
-  std::condition_variable stopping;
-  bool stop = false;
+  Mutex mutex;
+  std::condition_variable_any stopping;
+  bool stop PASSING_GUARDED_BY(mutex) = false;
 
   void routes() {
     http.Get("/v1/health", [this](const httplib::Request&, httplib::Response& response) {
@@ -305,9 +306,9 @@ Expected<std::unique_ptr<Server>> Server::start(Registry& registry, dataplane::D
   // stop() does nothing before the listener runs.
   while (!s.http.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   s.housekeeper = std::thread([&s] {
-    std::unique_lock lock(s.mutex);
+    const MutexLock lock(s.mutex);
     while (!s.stop) {
-      s.stopping.wait_for(lock, std::chrono::milliseconds(500));
+      s.stopping.wait_for(s.mutex, std::chrono::milliseconds(500));
       s.registry.housekeeping(now());
     }
   });
@@ -316,7 +317,7 @@ Expected<std::unique_ptr<Server>> Server::start(Registry& registry, dataplane::D
 
 Server::~Server() {
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->stop = true;
   }
   state_->stopping.notify_all();

@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstdint>
 #include <fstream>
-#include <mutex>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "base/shortage.h"
 #include "inhost/layout.h"
 #include "wire/wire.h"
@@ -64,9 +64,9 @@ Expected<Settings> Settings::for_ranks(std::size_t ranks) const {
 }
 
 Expected<std::string> boot_id() {
-  static std::mutex mutex;
-  static std::string known;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  static std::string known PASSING_GUARDED_BY(mutex);
+  const MutexLock lock(mutex);
   if (!known.empty()) return known;
   errno = 0;
   std::ifstream file("/proc/sys/kernel/random/boot_id");

@@ -93,7 +93,7 @@ Member::~Member() {
 void Member::stop_heart() {
   if (!heart_.joinable()) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   stopping_.notify_all();
@@ -314,7 +314,7 @@ void Member::receive(std::span<const pollfd> sources) {
   if (!sources.empty() && sources.back().revents != 0) {
     std::uint64_t count = 0;
     static_cast<void>(!::read(wake_, &count, sizeof count));
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!ended_.empty()) endpoint_->end_epoch({ErrorCode::epoch_ended, ended_, ended_for_});
   }
 }
@@ -332,14 +332,14 @@ void Member::heartbeat() {
   pthread_setname_np(pthread_self(), "passing-heart");
   const ControllerClient client(options_.controller, {.interrupt = interrupt_});
   Time heard = monotonic_now();
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   while (!stop_ && ended_.empty()) {
-    stopping_.wait_for(lock, std::chrono::nanoseconds(options_.heartbeat));
+    stopping_.wait_for(mutex_, std::chrono::nanoseconds(options_.heartbeat));
     if (stop_) break;
-    lock.unlock();
+    mutex_.unlock();
     asked_ = monotonic_now();
     const auto state = client.look(options_.job, membership_.key, options_.rank);
-    lock.lock();
+    mutex_.lock();
     if (stop_) break;  // asked_ stays: it may have been under way for long
     const Time now = monotonic_now();
     asked_ = 0;

@@ -6,13 +6,13 @@
 #include <atomic>
 #include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "endpoint/endpoint.h"
 #include "net/controller_client.h"
 #include "net/udp.h"
@@ -106,11 +106,11 @@ class Member {
 
   // The heartbeat thread's word that the epoch is over; wake_ interrupts the wait for packets.
   int wake_ = -1;
-  std::mutex mutex_;
-  std::condition_variable stopping_;
-  bool stop_ = false;
-  std::string ended_;
-  std::vector<std::uint16_t> ended_for_;
+  Mutex mutex_;
+  std::condition_variable_any stopping_;
+  bool stop_ PASSING_GUARDED_BY(mutex_) = false;
+  std::string ended_ PASSING_GUARDED_BY(mutex_);
+  std::vector<std::uint16_t> ended_for_ PASSING_GUARDED_BY(mutex_);
   std::thread heart_;
   int interrupt_ = -1;                // readable: a heartbeat under way ends at once
   std::atomic<bool> answers_ = true;  // the controller, as far as the heart knows

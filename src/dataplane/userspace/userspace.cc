@@ -9,9 +9,10 @@
 #include <atomic>
 #include <cstring>
 #include <future>
-#include <mutex>
 #include <thread>
 #include <unordered_map>
+
+#include "base/mutex.h"
 
 namespace passing::dataplane {
 namespace {
@@ -54,7 +55,7 @@ class UserspaceDataplane::Worker {
   void run(const std::function<void(Worker&)>& command) {
     std::promise<void> done;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       commands_.push_back([&] {
         command(*this);
         done.set_value();
@@ -92,7 +93,7 @@ class UserspaceDataplane::Worker {
     static_cast<void>(!::read(wake_, &count, sizeof count));
     std::vector<std::function<void()>> commands;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       commands.swap(commands_);
     }
     for (const auto& command : commands) command();
@@ -153,8 +154,8 @@ class UserspaceDataplane::Worker {
 
   int wake_;
   std::atomic<bool> stop_ = false;
-  std::mutex mutex_;
-  std::vector<std::function<void()>> commands_;
+  Mutex mutex_;
+  std::vector<std::function<void()>> commands_ PASSING_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 
