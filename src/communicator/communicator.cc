@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <mutex>
 
 #include "base/hash.h"
 #include "communicator/engine.h"
@@ -63,7 +62,7 @@ class Communicator::Impl {
   }
 
   std::unique_ptr<Engine> engine;
-  std::mutex splitting;  // a split is two exchanges; those of another must not come between them
+  Mutex splitting;  // a split is two exchanges; those of another must not come between them
 };
 
 namespace {
@@ -395,7 +394,7 @@ Expected<std::optional<Communicator>> Communicator::split(int color, int key) {
   // In a fork the lock may be that of a thread which is not there.
   if (impl_->engine->mailbox()->foreign())
     return tl::unexpected(impl_->engine->mailbox()->fork_error().error());
-  const std::lock_guard lock(impl_->splitting);
+  const MutexLock lock(impl_->splitting);
   const auto wishes = impl_->exchange(fmt::format("{} {} {}", color, key, impl_->engine->host_name()));
   if (!wishes) return tl::unexpected(wishes.error());
   struct Wish {

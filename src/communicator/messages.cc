@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 
 namespace passing {
-std::string Control::encode() const {
+std::string ControlMessage::encode() const {
   Writer out;
   out.put(type).put(number);
   if (type == Type::announce) {
@@ -19,8 +19,8 @@ std::string Control::encode() const {
   return out.take();
 }
 
-std::optional<Control> Control::decode(const std::string& data) {
-  Control control;
+std::optional<ControlMessage> ControlMessage::decode(const std::string& data) {
+  ControlMessage control;
   Reader in(data);
   in.get(control.type).get(control.number);
   if (control.type == Type::announce) {

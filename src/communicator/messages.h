@@ -12,7 +12,8 @@
 
 namespace passing {
 
-struct Control {
+/// Over control connections, but for leave.
+struct ControlMessage {
   enum class Type : std::uint8_t {
     announce = 1,  ///< to the right neighbour: the next `number` collectives I call have this signature
     news,          ///< to a neighbour: what a judge says to another (docs/faults.md)
@@ -26,7 +27,7 @@ struct Control {
   std::string text;    ///< news
 
   std::string encode() const;
-  static std::optional<Control> decode(const std::string& data);
+  static std::optional<ControlMessage> decode(const std::string& data);
 };
 
 /// What a rank gives at the rendezvous.

@@ -96,7 +96,7 @@ void Mailbox::submit(const StatePtr& state) {
     return;
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (closed_) {
       state->end(tl::unexpected(*closed_));
       return;
@@ -105,21 +105,23 @@ void Mailbox::submit(const StatePtr& state) {
     if (state->what == Operation::State::What::collective) state->call.number = next_number_++;
   }
   if (!attended_) return wake();
-  const std::unique_lock lock(turns_, std::try_to_lock);
-  if (!lock || worker_ == nullptr) return wake();
+  if (!turns_.try_lock()) return wake();
+  const MutexLock lock(turns_, std::adopt_lock);
+  if (worker_ == nullptr) return wake();
   news_ = true;
   worker_->begin_now(*state);
 }
 
 void Mailbox::help(const Operation::State& state) {
-  const std::unique_lock lock(turns_, std::try_to_lock);
-  if (lock && worker_ != nullptr) worker_->work_until(state);
+  if (!turns_.try_lock()) return;
+  const MutexLock lock(turns_, std::adopt_lock);
+  if (worker_ != nullptr) worker_->work_until(state);
 }
 
 void Mailbox::cancel(const StatePtr& state) {
   if (foreign()) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (closed_) return;
     post_.cancelled.push_back(state);
   }
@@ -127,13 +129,13 @@ void Mailbox::cancel(const StatePtr& state) {
 }
 
 void Mailbox::close(const Error& why) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!closed_) closed_ = why;
 }
 
 std::optional<Error> Mailbox::closed() const {
   if (foreign()) return fork_error().error();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return closed_;
 }
 
@@ -143,12 +145,12 @@ Mailbox::Post Mailbox::take(bool readable) {
     std::uint64_t count = 0;
     static_cast<void>(!::read(wake_, &count, sizeof count));
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(post_, {});
 }
 
 std::uint64_t Mailbox::collectives() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return next_number_;
 }
 

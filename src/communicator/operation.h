@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "passing/communicator.h"
 #include "strategy/call.h"
 
@@ -53,7 +53,7 @@ struct Operation::State {
 
 using StatePtr = std::shared_ptr<Operation::State>;
 
-/// Who does the work. Called by who holds Mailbox::turns().
+/// Who does the work. Called by who holds Mailbox::turns(), which Mailbox sees to.
 class Worker {
  public:
   virtual ~Worker() = default;
@@ -74,26 +74,27 @@ class Mailbox {
   Expected<void> fork_error() const;
 
   /// Takes an operation, and gives a collective its number; ended at once if there is a reason to.
-  void submit(const StatePtr& state);
-  void cancel(const StatePtr& state);
+  void submit(const StatePtr& state) PASSING_EXCLUDES(turns_, mutex_);
+  void cancel(const StatePtr& state) PASSING_EXCLUDES(mutex_);
   /// Ends everything: what is submitted from now on ends with `why`. The first reason counts.
-  void close(const Error& why);
-  std::optional<Error> closed() const;
+  void close(const Error& why) PASSING_EXCLUDES(mutex_);
+  std::optional<Error> closed() const PASSING_EXCLUDES(mutex_);
 
   struct Post {
     std::vector<StatePtr> submitted;
     std::vector<StatePtr> cancelled;
   };
   /// `readable`: its descriptor is known to be so.
-  Post take(bool readable = true);
+  Post take(bool readable = true) PASSING_EXCLUDES(mutex_);
 
   /// Whoever waits may work himself, if nobody does at the moment.
-  void help(const Operation::State& state);
-  std::mutex& turns() { return turns_; }
-  void set_worker(Worker* worker) { worker_ = worker; }
+  void help(const Operation::State& state) PASSING_EXCLUDES(turns_);
+  /// Who holds it works: nobody else touches what the communicator works with.
+  Mutex& turns() PASSING_RETURN_CAPABILITY(turns_) { return turns_; }
+  void set_worker(Worker* worker) PASSING_REQUIRES(turns_) { worker_ = worker; }
   /// Callers that wait do the work lately: the communicator's thread need not be woken for what they submit.
   void set_attended(bool attended) { attended_ = attended; }
-  std::uint64_t collectives() const;
+  std::uint64_t collectives() const PASSING_EXCLUDES(mutex_);
 
   /// Readable when there is something to take; wake() makes it so.
   int descriptor() const { return wake_; }
@@ -102,15 +103,15 @@ class Mailbox {
  private:
   explicit Mailbox(int wake);
 
-  std::mutex turns_;
-  Worker* worker_ = nullptr;  // with turns_
+  Mutex turns_;
+  Worker* worker_ PASSING_GUARDED_BY(turns_) = nullptr;
   std::atomic<bool> attended_ = false;
   mutable std::atomic<bool> news_ = false;   // saves a look at the post,
   mutable std::atomic<bool> woken_ = false;  // and at the descriptor
-  mutable std::mutex mutex_;
-  Post post_;
-  std::uint64_t next_number_ = 0;
-  std::optional<Error> closed_;
+  mutable Mutex mutex_;
+  Post post_ PASSING_GUARDED_BY(mutex_);
+  std::uint64_t next_number_ PASSING_GUARDED_BY(mutex_) = 0;
+  std::optional<Error> closed_ PASSING_GUARDED_BY(mutex_);
   int wake_;
   const int process_;
   const unsigned generation_;

@@ -48,33 +48,33 @@ TEST(Messages, AnIntroductionSurvives) {
 }
 
 TEST(Messages, AControlSurvives) {
-  Control before{.type = Control::Type::announce, .number = 7};
+  ControlMessage before{.type = ControlMessage::Type::announce, .number = 7};
   before.signature = {.kind = strategy::Kind::all_reduce,
                       .type = DataType::bfloat16,
                       .reduction = Reduction::max,
                       .count = 12345};
-  const auto after = Control::decode(before.encode());
+  const auto after = ControlMessage::decode(before.encode());
   ASSERT_TRUE(after);
-  EXPECT_EQ(after->type, Control::Type::announce);
+  EXPECT_EQ(after->type, ControlMessage::Type::announce);
   EXPECT_EQ(after->number, 7U);
   EXPECT_EQ(after->signature.describe(), before.signature.describe());
-  expect_only_whole<Control>(before.encode());
+  expect_only_whole<ControlMessage>(before.encode());
 }
 
 TEST(Messages, NewsSurvive) {
-  const Control before{.type = Control::Type::news, .text = std::string("\0who", 4)};
-  const auto after = Control::decode(before.encode());
+  const ControlMessage before{.type = ControlMessage::Type::news, .text = std::string("\0who", 4)};
+  const auto after = ControlMessage::decode(before.encode());
   ASSERT_TRUE(after);
-  EXPECT_EQ(after->type, Control::Type::news);
+  EXPECT_EQ(after->type, ControlMessage::Type::news);
   EXPECT_EQ(after->text, before.text);
-  expect_only_whole<Control>(before.encode());
+  expect_only_whole<ControlMessage>(before.encode());
 }
 
 TEST(Messages, UnknownControlsAreRefused) {
   for (const int type : {0, 5, 255}) {
-    std::string data = Control{}.encode();
+    std::string data = ControlMessage{}.encode();
     data[0] = static_cast<char>(type);
-    EXPECT_FALSE(Control::decode(data)) << type;
+    EXPECT_FALSE(ControlMessage::decode(data)) << type;
   }
 }
 

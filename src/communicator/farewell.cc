@@ -1,0 +1,89 @@
+#include "communicator/farewell.h"
+
+#include "inhost/host.h"
+
+namespace passing {
+namespace {
+
+// To get the word out that this rank leaves, and to hear that others do.
+constexpr Duration kFarewell = 500 * kMillisecond;
+// To get it out at all, where nothing holds it up.
+constexpr Duration kGreeting = 50 * kMillisecond;
+
+}  // namespace
+
+// From here on no buffer is used any more.
+void Farewell::drop_data() {
+  group_.ground.ready.clear();
+  group_.carrier.reset();
+}
+
+void Farewell::fail(const Error& error) {
+  mailbox_.close(error);
+  points_.check();
+  if (group_.host)
+    group_.host->cancel();  // a neighbour that was stopped must not write into what is used anew
+  if (group_.strategy) group_.strategy->abandon(error);
+  drop_data();
+  runner_.end_all(error);
+  points_.end_all(error);
+  for (const StatePtr& each : mailbox_.take().submitted) each->end(tl::unexpected(error));
+  witness_.await_all_know();
+  group_.control.reset();
+  group_.strategy.reset();  // tells the controller, which may take a while: nobody waits for that any more
+}
+
+void Farewell::end_without_memory(const Error& error) noexcept {
+  mailbox_.close(error);
+  if (group_.host) group_.host->cancel();
+  try {
+    if (group_.strategy) group_.strategy->abandon(error);
+  } catch (const std::exception&) {
+    // It lets go of buffers when it is destroyed.
+  }
+  drop_data();
+  group_.control.reset();
+  runner_.end_all(error);
+  points_.end_all(error);
+  for (const StatePtr& each : mailbox_.take().submitted) {
+    if (!each->ended) each->end(tl::unexpected(error));
+  }
+  group_.strategy.reset();
+}
+
+void Farewell::leave() {
+  // Others first: the switch may take its time.
+  if (group_.carrier) tell_others();
+  if (group_.strategy) group_.strategy->leave();
+  if (group_.carrier) await_others();
+  points_.check();
+  group_.strategy.reset();
+  drop_data();
+  group_.control.reset();
+  points_.end_all({ErrorCode::cancelled, "the communicator has been closed", {}});
+}
+
+void Farewell::tell_others() {
+  witness_.leave();
+  for (std::uint32_t r = 0; r < group_.config.size; ++r) {
+    // Also to those that have left: they wait for this.
+    if (r != group_.config.rank && (group_.ground.contacts[r] || group_.carrier->connected(r)))
+      group_.carrier->send_urgent(r, strategy::tags::kControl | group_.config.rank,
+                                  ControlMessage{.type = ControlMessage::Type::leave}.encode());
+  }
+  witness_.settle(kGreeting,
+                  [this] { return group_.carrier->sends_pending() == 0 && group_.control->all_sent(); });
+}
+
+// They usually leave now too; those that do not must not miss what is under way.
+void Farewell::await_others() {
+  witness_.settle(kFarewell, [this] {
+    for (std::uint32_t r = 0; r < group_.config.size; ++r) {
+      if (r != group_.config.rank && !group_.left[r] && group_.ground.contacts[r] && !witness_.failure())
+        return false;
+    }
+    return group_.carrier->sends_pending() == 0 && group_.control->all_sent();
+  });
+}
+
+}  // namespace passing
