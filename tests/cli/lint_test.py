@@ -91,6 +91,20 @@ class Lint(unittest.TestCase):
         self.write("src/alone.cc", ALONE + "int unused(int) { return 1; }\n")
         self.assertIn("1 sources of what changed; 2 checks clean", self.lint())
 
+    def test_a_lock_that_is_not_held_fails(self):
+        for name in ("include", "src/base"):
+            (self.root / name).mkdir(exist_ok=True, parents=True)
+        shutil.copy(SOURCE / "src/base/mutex.h", self.root / "src/base/mutex.h")
+        counter = ('#include "base/mutex.h"\nnamespace {\nclass Counter {\n public:\n  int next() {\n%s    return ++count_;\n  }\n\n'
+                   " private:\n  passing::Mutex mutex_;\n  int count_ PASSING_GUARDED_BY(mutex_) = 0;\n};\n}  // namespace\n"
+                   "int count() { return Counter().next(); }\n")
+        self.write("src/alone.cc", counter % "    const passing::MutexLock lock(mutex_);\n")
+        self.lint("--all")
+        self.write("src/alone.cc", counter % "")
+        said = self.lint("--all", status=1)
+        self.assertIn("src/alone.cc:6", said)
+        self.assertIn("requires holding mutex 'mutex_'", said)
+
     def test_a_source_that_does_not_compile_fails(self):
         self.write("src/caller.cc", '#include "gone.h"\n' + CALLER)
         self.assertIn("gone.h", self.lint(status=1))

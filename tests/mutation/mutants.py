@@ -276,7 +276,7 @@ MUTANTS = [
     ("legs-of-a-rack-overtake", "src/strategy/rack.cc",
      "    co_await uplink_->turn(context, number);\n", "    (void)number;\n",
      ("communicator", "*Racks.SeveralAtOnce/*")),
-    ("domains-may-differ", "src/communicator/engine_meet.cc",
+    ("domains-may-differ", "src/communicator/introductions.cc",
      "if (other->local_domain != own.local_domain)", "if (false)",
      ("communicator", "BadRacks.DomainsDiffer")),
     # Predictions.
