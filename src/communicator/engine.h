@@ -51,6 +51,13 @@ class Engine : private Worker {
   const std::optional<strategy::Plan>& plan() const { return plan_; }
   std::uint32_t hosts() const { return plan_ ? static_cast<std::uint32_t>(plan_->hosts) : 0; }
 
+  /// Strangers at this rank's two doors, by what ended them: docs/mesh.md. Of any thread.
+  struct Strangers {
+    net::Refused data;
+    net::Refused control;
+  };
+  Strangers strangers() const;
+
   /// Of any thread: docs/communicator.md.
   Expected<void*> allocate(std::size_t bytes) { return heap_.allocate(bytes); }
   Expected<void> free(void* data) { return heap_.free(data); }

@@ -223,6 +223,11 @@ void Engine::begin_now(const Operation::State& state) {
   if (failure_ || resting_ || polling_) mailbox_->wake();
 }
 
+Engine::Strangers Engine::strangers() const {
+  const std::lock_guard lock(mailbox_->turns());
+  return {carrier_ ? carrier_->refused() : net::Refused{}, control_ ? control_->refused() : net::Refused{}};
+}
+
 void Engine::nudge() const {
   const std::uint64_t one = 1;
   static_cast<void>(!::write(nudge_, &one, sizeof one));
