@@ -49,7 +49,11 @@ Expected<std::unique_ptr<Engine>> Engine::create(Config config) {
 
 Engine::~Engine() {
   if (thread_.joinable()) {
-    mailbox_->close({ErrorCode::cancelled, "the communicator has been closed", {}});
+    try {
+      mailbox_->close({ErrorCode::cancelled, "the communicator has been closed", {}});
+    } catch (const std::bad_alloc&) {
+      mailbox_->close({ErrorCode::cancelled, "closed", {}});  // short: needs no memory
+    }
     stop_ = true;
     mailbox_->wake();
     thread_.join();
@@ -67,8 +71,8 @@ void Engine::run() {
   const std::lock_guard lock(mailbox_->turns());
   mailbox_->set_worker(nullptr);
   guarded([&] {
-    take_post(true);
-    if (!failure_) announce();  // before the farewell
+    if (!failure_ && !judge_->has_proposal()) take_post(true);  // else it ends with all the rest
+    if (!failure_) announce();                                  // before the farewell
     if (!failure_ && (!queue_.empty() || !running_.empty())) {
       fail_group({ErrorCode::cancelled,
                   fmt::format("{} has closed its communicator before the end of {}", names_[config_.rank],
@@ -114,15 +118,18 @@ void Engine::turn(std::span<const pollfd> sources) {
 
 void Engine::take_post(bool readable) {
   Mailbox::Post post = mailbox_->take(readable);
-  // What cannot be taken any more for want of memory must still end.
+  // What cannot be taken any more for want of memory must still end: once the carrier is gone, which may have
+  // been told of the first one's buffer.
   struct Rest {
     std::vector<StatePtr>& states;
+    std::vector<StatePtr>& untaken;
     std::size_t taken = 0;
     ~Rest() {
-      for (; taken < states.size(); ++taken)
-        states[taken]->end(tl::unexpected(Error{ErrorCode::no_capacity, "no memory", {}}));
+      if (taken == states.size()) return;
+      states.erase(states.begin(), states.begin() + static_cast<std::ptrdiff_t>(taken));
+      untaken.swap(states);
     }
-  } rest{post.submitted};
+  } rest{post.submitted, untaken_};
   for (const StatePtr& state : post.submitted) {
     if (state->what != Operation::State::What::collective) {
       begin_point(state);
@@ -300,13 +307,18 @@ std::vector<std::uint16_t> Engine::members(std::uint32_t rank) {
 
 void Engine::check_points() {
   using Status = net::Transfer::Status;
-  std::erase_if(points_, [this](Point& each) {
+  bool some = false;
+  // First they end, then they go: what throws in between must leave the list whole.
+  for (const Point& each : points_) {
     Operation::State& state = *each.state;
+    if (!each.transfer->ended()) continue;
+    some = true;
+    if (state.ended) continue;
     const bool came = each.transfer->status == Status::done || each.transfer->status == Status::wrong_length;
     if (state.what == Operation::State::What::recv && came)
       state.peer = strategy::tags::source(each.transfer->tag);
     switch (each.transfer->status) {
-      case Status::pending: return false;
+      case Status::pending: break;
       case Status::done: state.end({}); break;
       case Status::wrong_length:
         state.end(fail(
@@ -321,8 +333,8 @@ void Engine::check_points() {
                   members(state.peer)})));
         break;
     }
-    return true;
-  });
+  }
+  if (some) std::erase_if(points_, [](const Point& each) { return each.transfer->ended(); });
 }
 
 Time Engine::next_wake() const {

@@ -122,7 +122,17 @@ class Engine : private Worker {
   void look(bool around);
   void nudge() const;
   void hand_back(bool nudged);
-  void guarded(const std::function<void()>& body);
+  // Memory that there is not fails the group, not the process. A template, since a function object may need
+  // memory itself.
+  template <class Body>
+  void guarded(const Body& body) {
+    try {
+      body();
+    } catch (const std::exception& problem) {
+      on_exception(problem.what());
+    }
+  }
+  void on_exception(const char* what);
 
   // engine_faults.cc: what goes wrong
   void make_judge();
@@ -146,6 +156,7 @@ class Engine : private Worker {
   void await_decision();
   void end_all(const Error& error);
   void end_without_memory();
+  void end_operations(const Error& error);
   void leave();
   void settle(Duration limit, const std::function<bool()>& done);
 
@@ -168,6 +179,7 @@ class Engine : private Worker {
   std::deque<StatePtr> queue_;  // collectives that have not begun
   std::deque<std::unique_ptr<Running>> running_;
   std::deque<Point> points_;
+  std::vector<StatePtr> untaken_;  // what could not be begun for want of memory, and ends with the rest
 
   CallLedger ledger_;
   std::unique_ptr<judge::Judge> judge_;

@@ -244,20 +244,17 @@ void Engine::hand_back(bool nudged) {
   if (polling_ && !nudged) nudge();
 }
 
-// Memory that there is not fails the group, not the process.
-void Engine::guarded(const std::function<void()>& body) {
+void Engine::on_exception(const char* what) {
+  // What has thrown must not go on: it would end as if nothing had happened.
+  stop_ = true;
+  // A collective that has thrown has let go of its memory, into which messages were to come.
+  carrier_.reset();
   try {
-    body();
-  } catch (const std::exception& problem) {
-    // What has thrown must not go on: it would end as if nothing had happened.
-    stop_ = true;
-    try {
-      fail_group({ErrorCode::no_capacity,
-                  fmt::format("{}: {}; give it more memory", names_[config_.rank], problem.what()),
-                  {static_cast<std::uint16_t>(config_.rank)}});
-    } catch (const std::exception&) {
-      failure_ = Error{ErrorCode::no_capacity, "no memory", {}};  // short: needs none
-    }
+    fail_group({ErrorCode::no_capacity,
+                fmt::format("{}: {}; give it more memory", names_[config_.rank], what),
+                {static_cast<std::uint16_t>(config_.rank)}});
+  } catch (const std::exception&) {
+    failure_ = Error{ErrorCode::no_capacity, "no memory", {}};  // short: needs none
   }
 }
 

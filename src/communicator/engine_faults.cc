@@ -262,17 +262,7 @@ void Engine::end_all(const Error& error) {
   if (strategy_) strategy_->abandon(error);
   ground_.ready.clear();
   carrier_.reset();
-  for (const auto& each : running_) each->state->end(tl::unexpected(error));
-  for (const StatePtr& each : queue_) {
-    if (!each->ended) each->end(tl::unexpected(error));
-  }
-  for (const Point& each : points_) {
-    if (!each.state->ended) each.state->end(tl::unexpected(error));
-  }
-  running_.clear();
-  queue_.clear();
-  points_.clear();
-  for (const StatePtr& each : mailbox_->take().submitted) each->end(tl::unexpected(error));
+  end_operations(error);
   if (control_) settle(kAllKnow, [this] { return judge_->all_know() && control_->sends_pending() == 0; });
   control_.reset();
   strategy_.reset();  // tells the controller, which may take a while: nobody waits for that any more
@@ -291,17 +281,24 @@ void Engine::end_without_memory() {
   ground_.ready.clear();
   carrier_.reset();
   control_.reset();
+  end_operations(error);
+  strategy_.reset();
+}
+
+// Needs no memory. No buffer of theirs is used any more.
+void Engine::end_operations(const Error& error) {
   const auto end = [&error](const StatePtr& state) {
-    if (!state->ended) state->end(tl::unexpected(error));
+    if (!state->ended) state->fail_with(error);
   };
   for (const auto& each : running_) end(each->state);
   for (const StatePtr& each : queue_) end(each);
   for (const Point& each : points_) end(each.state);
+  for (const StatePtr& each : untaken_) end(each);
   for (const StatePtr& each : mailbox_->take().submitted) end(each);
   running_.clear();
   queue_.clear();
   points_.clear();
-  strategy_.reset();
+  untaken_.clear();
 }
 
 void Engine::leave() {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -40,6 +41,16 @@ struct Operation::State {
     // consistent, so a sleeper is seen here, or sees that it has ended.
     if (sleepers.load() != 0) ended.notify_all();
     if (listening.exchange(Listening::ended) == Listening::yes) std::exchange(listener, nullptr)();
+  }
+
+  /// The same, with an error; without memory for it, with a short one.
+  void fail_with(const Error& error) {
+    Expected<void> how = tl::unexpected(Error{ErrorCode::no_capacity, "no memory", {}});
+    try {
+      how = tl::unexpected(error);
+    } catch (const std::bad_alloc&) {
+    }
+    end(std::move(how));
   }
 
   std::atomic<bool> ended = false;
