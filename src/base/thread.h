@@ -20,20 +20,23 @@ inline std::string descriptor_remedy(int error) { return shortage_remedy(error);
 /// Signals are left to the application's threads.
 template <class Body>
 Expected<std::thread> start_thread(Body body) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Expected<std::thread> started;
+  // The caller has its own signals back, also where there is no memory for a thread.
+  struct Masked {
+    sigset_t before;
+    Masked() {
+      sigset_t all;
+      sigfillset(&all);
+      pthread_sigmask(SIG_SETMASK, &all, &before);
+    }
+    ~Masked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+  } const masked;
   try {
-    started = std::thread(std::move(body));
+    return std::thread(std::move(body));
   } catch (const std::system_error& problem) {
-    started =
-        fail(ErrorCode::no_capacity, std::string("cannot start a thread: ") + problem.what() +
-                                         "; raise the limits of processes and memory (ulimit -u, ulimit -v)");
+    return fail(ErrorCode::no_capacity,
+                std::string("cannot start a thread: ") + problem.what() +
+                    "; raise the limits of processes and memory (ulimit -u, ulimit -v)");
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return started;
 }
 
 }  // namespace passing

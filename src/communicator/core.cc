@@ -38,6 +38,11 @@ Core::Core(std::unique_ptr<Group> group, std::unique_ptr<Witness> witness, Mailb
                  .on_left = [this](std::uint32_t /*rank*/) { points_.on_left(); }});
 }
 
+Strangers Core::strangers() const {
+  return {group_->carrier ? group_->carrier->refused() : net::Refused{},
+          group_->control ? group_->control->refused() : net::Refused{}};
+}
+
 void Core::turn(bool post, std::span<const pollfd> sources) {
   take_post(post);
   if (group_->strategy) group_->strategy->progress(sources.subspan(std::min(kOwnSources, sources.size())));
@@ -59,14 +64,18 @@ void Core::turn(bool post, std::span<const pollfd> sources) {
 
 void Core::take_post(bool readable) {
   Mailbox::Post post = mailbox_.take(readable);
-  // What cannot be taken any more for want of memory must still end.
+  // What cannot be taken any more for want of memory must still end: once the carrier is gone, which may have
+  // been told of the first one's buffer.
   struct Rest {
     std::vector<StatePtr>& states;
+    std::vector<StatePtr>& untaken;
     std::size_t taken = 0;
     ~Rest() {
-      for (; taken < states.size(); ++taken) states[taken]->end(tl::unexpected(no_memory()));
+      if (taken == states.size()) return;
+      states.erase(states.begin(), states.begin() + static_cast<std::ptrdiff_t>(taken));
+      untaken.swap(states);
     }
-  } rest{post.submitted};
+  } rest{post.submitted, untaken_};
   for (const StatePtr& state : post.submitted) {
     if (state->what != Operation::State::What::collective) {
       points_.begin(state);
@@ -163,6 +172,8 @@ void Core::begin() {
 }
 
 void Core::on_exception(const std::exception& problem) {
+  // A collective that has thrown has let go of its memory, into which messages were to come.
+  group_->carrier.reset();
   try {
     witness_->fail({ErrorCode::no_capacity,
                     fmt::format("{}: {}; give it more memory", group_->own_name(), problem.what()),
@@ -174,8 +185,8 @@ void Core::on_exception(const std::exception& problem) {
 
 // What has not ended fails, here and everywhere.
 void Core::come_to_a_verdict() {
-  take_post(true);
-  if (!failed()) witness_->announce();  // before the farewell
+  if (!failed() && !witness_->has_proposal()) take_post(true);  // else it ends with all the rest
+  if (!failed()) witness_->announce();                          // before the farewell
   if (!failed() && !runner_.empty()) {
     witness_->fail({ErrorCode::cancelled,
                     fmt::format("{} has closed its communicator before the end of {}", group_->own_name(),
@@ -188,7 +199,7 @@ void Core::come_to_a_verdict() {
 void Core::finish() {
   static_cast<void>(guarded([this] { come_to_a_verdict(); }));
   if (!failed() && (witness_->has_proposal() || !runner_.empty())) witness_->set_failure(no_memory());
-  Farewell farewell(*group_, *witness_, runner_, points_, mailbox_);
+  Farewell farewell(*group_, *witness_, runner_, points_, mailbox_, untaken_);
   try {
     if (failed()) {
       farewell.fail(*witness_->failure());

@@ -15,6 +15,12 @@
 
 namespace passing {
 
+/// Connections of strangers at a rank's two doors, by what ended them: docs/mesh.md.
+struct Strangers {
+  net::Refused data;
+  net::Refused control;
+};
+
 /// Takes the mail, moves messages, runs collectives, looks at the clock. Has no lock and no thread: Turns
 /// calls it, for one thread at a time.
 class Core {
@@ -24,6 +30,7 @@ class Core {
   Core& operator=(const Core&) = delete;
 
   const Group& group() const { return *group_; }
+  Strangers strangers() const;
   /// There is no more to do but to finish().
   bool failed() const { return witness_->failure().has_value(); }
   /// Nothing is under way.
@@ -76,6 +83,7 @@ class Core {
   Mailbox& mailbox_;
   Runner runner_;
   Points points_;
+  std::vector<StatePtr> untaken_;  // what could not be begun for want of memory, and ends with the rest
   unsigned turns_ = 0;
 };
 

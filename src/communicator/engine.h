@@ -32,6 +32,9 @@ class Engine {
   const std::optional<strategy::Plan>& plan() const { return plan_; }
   std::uint32_t hosts() const { return plan_ ? static_cast<std::uint32_t>(plan_->hosts) : 0; }
 
+  /// Strangers at this rank's two doors, by what ended them: docs/mesh.md. Of any thread.
+  Strangers strangers() const { return turns_->strangers(); }
+
   /// Of any thread: docs/communicator.md.
   Expected<void*> allocate(std::size_t bytes) { return heap_.allocate(bytes); }
   Expected<void> free(void* data) { return heap_.free(data); }

@@ -18,6 +18,15 @@ void Farewell::drop_data() {
   group_.carrier.reset();
 }
 
+// Needs no memory. No buffer of theirs is used any more.
+void Farewell::end_operations(const Error& error) {
+  runner_.end_all(error);
+  points_.end_all(error);
+  for (const StatePtr& each : untaken_) each->fail_unless_ended(error);
+  for (const StatePtr& each : mailbox_.take().submitted) each->fail_unless_ended(error);
+  untaken_.clear();
+}
+
 void Farewell::fail(const Error& error) {
   mailbox_.close(error);
   points_.check();
@@ -25,9 +34,7 @@ void Farewell::fail(const Error& error) {
     group_.host->cancel();  // a neighbour that was stopped must not write into what is used anew
   if (group_.strategy) group_.strategy->abandon(error);
   drop_data();
-  runner_.end_all(error);
-  points_.end_all(error);
-  for (const StatePtr& each : mailbox_.take().submitted) each->end(tl::unexpected(error));
+  end_operations(error);
   witness_.await_all_know();
   group_.control.reset();
   group_.strategy.reset();  // tells the controller, which may take a while: nobody waits for that any more
@@ -43,11 +50,7 @@ void Farewell::end_without_memory(const Error& error) noexcept {
   }
   drop_data();
   group_.control.reset();
-  runner_.end_all(error);
-  points_.end_all(error);
-  for (const StatePtr& each : mailbox_.take().submitted) {
-    if (!each->ended) each->end(tl::unexpected(error));
-  }
+  end_operations(error);
   group_.strategy.reset();
 }
 

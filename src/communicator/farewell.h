@@ -13,8 +13,14 @@ namespace passing {
 /// limit.
 class Farewell {
  public:
-  Farewell(Group& group, Witness& witness, Runner& runner, Points& points, Mailbox& mailbox)
-      : group_(group), witness_(witness), runner_(runner), points_(points), mailbox_(mailbox) {}
+  Farewell(Group& group, Witness& witness, Runner& runner, Points& points, Mailbox& mailbox,
+           std::vector<StatePtr>& untaken)
+      : group_(group),
+        witness_(witness),
+        runner_(runner),
+        points_(points),
+        mailbox_(mailbox),
+        untaken_(untaken) {}
 
   /// Stays until all neighbours know why.
   void fail(const Error& error);
@@ -27,12 +33,14 @@ class Farewell {
   void tell_others();
   void await_others();
   void drop_data();
+  void end_operations(const Error& error);
 
   Group& group_;
   Witness& witness_;
   Runner& runner_;
   Points& points_;
   Mailbox& mailbox_;
+  std::vector<StatePtr>& untaken_;  // operations that never began
 };
 
 }  // namespace passing

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -40,6 +41,18 @@ struct Operation::State {
     // consistent, so a sleeper is seen here, or sees that it has ended.
     if (sleepers.load() != 0) ended.notify_all();
     if (listening.exchange(Listening::ended) == Listening::yes) std::exchange(listener, nullptr)();
+  }
+
+  /// The same with an error, if nobody has; without memory for it, with a short one.
+  void fail_unless_ended(const Error& error) {
+    if (ended) return;
+    Expected<void> how = tl::unexpected(Error{ErrorCode::no_capacity, "no memory", {}});
+    try {
+      how = tl::unexpected(error);
+    } catch (const std::bad_alloc&) {
+      // The short one it is.
+    }
+    end(std::move(how));
   }
 
   std::atomic<bool> ended = false;

@@ -67,14 +67,18 @@ bool Points::some_ended() const {
 }
 
 void Points::check() {
-  std::erase_if(points_, [this](Point& each) {
-    if (!each.transfer->ended()) return false;
+  bool some = false;
+  // First they end, then they go: what throws in between must leave the list whole.
+  for (const Point& each : points_) {
+    if (!each.transfer->ended()) continue;
+    some = true;
     Operation::State& state = *each.state;
+    if (state.ended) continue;
     const bool came = each.transfer->status == Status::done || each.transfer->status == Status::wrong_length;
     if (state.what == What::recv && came) state.peer = tags::source(each.transfer->tag);
     state.end(outcome(each));
-    return true;
-  });
+  }
+  if (some) std::erase_if(points_, [](const Point& each) { return each.transfer->ended(); });
 }
 
 Expected<void> Points::outcome(const Point& point) const {
@@ -156,9 +160,7 @@ Time Points::next_wake() const {
 
 void Points::end_all(const Error& error) {
   PASSING_ASSERT(!group_.carrier);
-  for (const Point& each : points_) {
-    if (!each.state->ended) each.state->end(tl::unexpected(error));
-  }
+  for (const Point& each : points_) each.state->fail_unless_ended(error);
   points_.clear();
 }
 

@@ -208,11 +208,8 @@ void Runner::on_broken_transfer(const Operation::State& state, const net::Transf
 void Runner::end_all(const Error& error) {
   PASSING_ASSERT(!group_.carrier);
   // Some may have ended just before something was thrown.
-  const auto end = [&error](Operation::State& state) {
-    if (!state.ended) state.end(tl::unexpected(error));
-  };
-  for (const auto& each : running_) end(*each->state);
-  for (const StatePtr& each : queue_) end(*each);
+  for (const auto& each : running_) each->state->fail_unless_ended(error);
+  for (const StatePtr& each : queue_) each->fail_unless_ended(error);
   running_.clear();
   queue_.clear();
 }

@@ -94,12 +94,21 @@ Expected<std::unique_ptr<Turns>> Turns::create(std::shared_ptr<Mailbox> mailbox,
 }
 
 Turns::~Turns() {
-  mailbox_->close({ErrorCode::cancelled, "the communicator has been closed", {}});
+  try {
+    mailbox_->close({ErrorCode::cancelled, "the communicator has been closed", {}});
+  } catch (const std::bad_alloc&) {
+    mailbox_->close({ErrorCode::cancelled, "closed", {}});  // short: needs no memory
+  }
   if (thread_.joinable()) {
     stop_ = true;
     mailbox_->wake();
     thread_.join();
   }
+}
+
+Strangers Turns::strangers() const {
+  const MutexLock lock(mailbox_->turns());
+  return core_->strangers();
 }
 
 void Turns::run() {

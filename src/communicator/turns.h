@@ -47,6 +47,9 @@ class Turns : private Worker {
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
+  /// Of any thread: waits for its turn.
+  Strangers strangers() const PASSING_EXCLUDES(mailbox_->turns());
+
  private:
   Turns(std::shared_ptr<Mailbox> mailbox, std::unique_ptr<Core> core, Nudge nudge);
 

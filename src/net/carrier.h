@@ -26,6 +26,18 @@ struct Message {
   std::string data;
 };
 
+/// Connections that ended before they were known to be a peer's, by what ended them.
+struct Refused {
+  std::uint64_t garbage = 0;        ///< they spoke another protocol, or said what nobody may say there
+  std::uint64_t other_version = 0;  ///< they spoke another version of the protocol
+  std::uint64_t other_group = 0;    ///< they said hello to another group
+  std::uint64_t unproven = 0;       ///< they did not know the key of the group
+  std::uint64_t late = 0;           ///< they had not said a whole hello in time
+  std::uint64_t too_many = 0;       ///< the oldest, when there were too many or no descriptor was left
+  std::uint64_t left = 0;           ///< they went by themselves
+  std::uint64_t waiting = 0;        ///< not refused, but not taken: there was no descriptor left
+};
+
 /// Memory that a carrier knows. It is forgotten when this goes, which must be before the carrier does.
 class Registration {
  public:
@@ -87,6 +99,11 @@ class Carrier {
   /// Peers whose connection broke since the last call.
   virtual std::vector<LostPeer> take_lost() = 0;
   virtual bool has_lost() const = 0;
+  /// Who came and was not let in. Where strangers cannot come, nobody.
+  virtual const Refused& refused() const {
+    static const Refused nobody;
+    return nobody;
+  }
   /// What the system has refused this process: not a peer's fault.
   virtual const std::optional<Error>& fault() const = 0;
   /// This rank has sent to it, or may have been sent to.

@@ -13,7 +13,11 @@ void Posted::add(const TransferPtr& transfer) {
         std::find_if(tables_.begin(), tables_.end(), [](const Table& each) { return each.queues.empty(); });
   if (table == tables_.end()) table = tables_.insert(table, Table{});
   table->mask = transfer->mask;
-  table->queues[transfer->tag & transfer->mask].push_back({next_++, transfer});
+  // Made before its queue is: one without an entry must not stay behind if there is no memory.
+  std::list<Entry> made;
+  made.push_back({next_++, transfer});
+  auto& queue = table->queues[transfer->tag & transfer->mask];
+  queue.splice(queue.end(), made);
 }
 
 TransferPtr Posted::take(std::uint64_t tag) {

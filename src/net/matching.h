@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -53,8 +54,11 @@ class Arrivals {
 
   std::size_t size() const { return size_; }
   void add(std::uint64_t tag, Item item) {
-    Node* node = new Node{tag, std::move(item), {}};
+    // What needs memory comes first: a node is in all tables, or in none.
+    std::unique_ptr<Node> node(new Node{tag, std::move(item), {}});
+    for (Table& each : tables_) each.queues.try_emplace(tag & each.mask);
     for (std::size_t t = 0; t < tables_.size(); ++t) append(t, *node);
+    static_cast<void>(node.release());
     ++size_;
   }
   /// The first that fits, and of which `good` says so.
@@ -114,7 +118,10 @@ class Arrivals {
       if (tables_[t].mask == mask) return t;
     }
     if (tables_.size() == kTables) return 0;
-    tables_.push_back({mask, {}});
+    Table made{mask, {}};
+    for (Node* each = first(); each != nullptr; each = each->links[0].after)
+      made.queues.try_emplace(each->tag & mask);
+    tables_.push_back(std::move(made));
     for (Node* each = first(); each != nullptr; each = each->links[0].after)
       append(tables_.size() - 1, *each);
     return tables_.size() - 1;

@@ -112,7 +112,13 @@ Expected<void> Mesh::introduce(const std::vector<std::string>& addresses, std::u
 }
 
 Mesh::Connection& Mesh::add(int descriptor) {
-  Connection& made = *connections_.emplace_back(std::make_unique<Connection>());
+  try {
+    connections_.emplace_back(std::make_unique<Connection>());
+  } catch (...) {
+    ::close(descriptor);  // or the peer would take it for a connection that stands
+    throw;
+  }
+  Connection& made = *connections_.back();
   made.descriptor = descriptor;
   prepare(descriptor);
   epoll_event event{.events = EPOLLIN, .data = {.ptr = &made}};

@@ -26,18 +26,6 @@ namespace passing::net {
 
 enum class FrameType : std::uint32_t;
 
-/// Connections that ended before they were known to be a peer's, by what ended them.
-struct Refused {
-  std::uint64_t garbage = 0;        ///< they spoke another protocol, or said what nobody may say there
-  std::uint64_t other_version = 0;  ///< they spoke another version of the protocol
-  std::uint64_t other_group = 0;    ///< they said hello to another group
-  std::uint64_t unproven = 0;       ///< they did not know the key of the group
-  std::uint64_t late = 0;           ///< they had not said a whole hello in time
-  std::uint64_t too_many = 0;       ///< the oldest, when there were too many or no descriptor was left
-  std::uint64_t left = 0;           ///< they went by themselves
-  std::uint64_t waiting = 0;        ///< not refused, but not taken: there was no descriptor left
-};
-
 /// All connections of one rank, over TCP. Two ranks connect on first use. Small messages are kept until
 /// someone wants them; of large ones only the announcement is, and the data comes when there is a buffer for
 /// it. docs/mesh.md has the frames, and why this is not UCX.
@@ -75,7 +63,7 @@ class Mesh : public Carrier {
   int descriptor() const override { return events_; }
   std::vector<LostPeer> take_lost() override { return std::exchange(lost_, {}); }
   bool has_lost() const override { return !lost_.empty(); }
-  const Refused& refused() const { return refused_; }
+  const Refused& refused() const override { return refused_; }
   const std::optional<Error>& fault() const override { return fault_; }
   bool connected(std::uint32_t rank) const override { return outgoing_[rank] != nullptr; }
   /// Messages and announcements that wait for a receive.

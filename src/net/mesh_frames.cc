@@ -158,6 +158,16 @@ bool Mesh::read(Connection& connection) {
 // Takes apart what the buffer holds.
 void Mesh::use_stash(Connection& connection) {
   std::size_t at = 0;
+  // What has been looked at is not looked at again, also if there was no memory for it.
+  struct Rest {
+    Connection& connection;
+    const std::size_t& at;
+    ~Rest() {
+      if (connection.broken) connection.stashed = at;
+      connection.stashed -= at;
+      std::memmove(connection.stash.data(), connection.stash.data() + at, connection.stashed);
+    }
+  } const rest{connection, at};
   while (at < connection.stashed && !connection.broken) {
     const std::byte* from = connection.stash.data() + at;
     const std::size_t have = connection.stashed - at;
@@ -175,7 +185,6 @@ void Mesh::use_stash(Connection& connection) {
       if (connection.header_bytes == sizeof connection.header) on_header(connection);
     }
   }
-  connection.stashed = 0;
 }
 
 // So much of the payload has come.
