@@ -10,13 +10,6 @@
 
 namespace passing::net {
 
-// Up to here a message is sent at once, and kept by the receiver if nobody waits for it.
-constexpr std::size_t kSmall = 16 << 10;
-// So much of such messages may be at a receiver, or on the way to it, without a receive that takes them: what
-// 25 Gbit/s carry in a millisecond. With 1,000 peers that is 4 GB, if all of them send and nobody receives.
-constexpr std::size_t kCredit = 4 << 20;
-// What a message costs beside its bytes, since empty ones need memory too.
-constexpr std::size_t kRecord = 256;
 // Beyond the credit so many of one tag are announced; more wait at the sender.
 constexpr std::uint32_t kAnnouncedPerTag = 16;
 
