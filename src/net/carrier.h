@@ -68,7 +68,8 @@ class Carrier {
   /// A small message that goes before whatever else waits to be sent to that rank.
   virtual void send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) = 0;
   /// Takes the first message whose tag is `tag` where `mask` has ones. It must have `bytes` bytes. `sure`: it
-  /// will not be cancelled, and one with just this tag is expected.
+  /// will not be cancelled, and one with just this tag is expected. Receives that one message would fit are
+  /// all sure, or none is.
   virtual TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data,
                            std::size_t bytes, bool sure) = 0;
   TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data, std::size_t bytes) {

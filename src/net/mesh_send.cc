@@ -162,14 +162,16 @@ void Mesh::write(Connection& connection) {
 
 void Mesh::written(Connection& connection, std::size_t bytes) {
   connection.written += bytes;
+  // The end of a transfer may push more: only when it is clear what has gone out.
+  std::vector<TransferPtr> gone;
   while (!connection.out.empty()) {
     const std::size_t whole = sizeof(FrameHeader) + connection.out.front().bytes;
-    if (connection.written < whole) return;
+    if (connection.written < whole) break;
     connection.written -= whole;
-    const TransferPtr transfer = std::move(connection.out.front().transfer);
+    if (connection.out.front().transfer) gone.push_back(std::move(connection.out.front().transfer));
     connection.out.pop_front();
-    if (transfer) end(*transfer, Status::done);
   }
+  for (const TransferPtr& each : gone) end(*each, Status::done);
 }
 
 }  // namespace passing::net
