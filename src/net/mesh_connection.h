@@ -67,7 +67,10 @@ struct Mesh::Connection {
   bool unwritten = false;  // has frames since the last flush
 
   std::deque<Frame> out;
-  std::size_t written = 0;  // of the first frame
+  std::deque<Frame> bulk;       // slices of large messages: what is in `out` goes between them
+  std::size_t written = 0;      // of the frame that has begun, which goes on before any other:
+  bool bulk_has_begun = false;  // the first slice, or the first of `out`
+  bool has_frames() const { return !out.empty() || !bulk.empty(); }
   // Ours, waiting for an answer, by tag and id; those of one tag in order.
   std::map<std::pair<std::uint64_t, std::uint64_t>, TransferPtr> announced;
   std::size_t unclaimed = 0;  // what of our small messages may be without a receive there

@@ -2,9 +2,10 @@
 #include <netinet/tcp.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <random>
-#include <thread>
 
 #include "unit/meshes.h"
 
@@ -81,6 +82,48 @@ TEST_F(Meshes, NothingStaysBehindALongRead) {
     }
     EXPECT_EQ(in->status, Status::done);
     EXPECT_EQ(end->status, Status::done);
+  }
+}
+
+// The most that the system keeps of one connection, on both sides.
+std::size_t socket_buffers() {
+  std::size_t sum = 0;
+  for (const char* path : {"/proc/sys/net/ipv4/tcp_wmem", "/proc/sys/net/ipv4/tcp_rmem"}) {
+    std::size_t least = 0;
+    std::size_t usual = 0;
+    std::size_t most = 0;
+    std::ifstream(path) >> least >> usual >> most;
+    sum += most;
+  }
+  return sum;
+}
+
+// Between two slices of the large one, whether that was expected or announced. What the system has of it
+// already comes before.
+TEST_F(Meshes, ASmallMessagePassesALargeOne) {
+  make(2);
+  constexpr std::size_t kBytes = 64 << 20;
+  constexpr std::size_t kTwoSlices = 512 << 10;
+  const std::vector<char> large(kBytes, 'l');
+  for (const bool sure : {true, false}) {
+    std::vector<char> room(kBytes);
+    const auto in = meshes[1]->recv(0, 1, kAll, room.data(), kBytes, sure);
+    const auto out = meshes[0]->send(1, 1, large.data(), kBytes);
+    ASSERT_TRUE(eventually([&] { return in->received > 0; }));
+    const std::size_t before = in->received;
+    ASSERT_LT(before, kBytes / 2);
+    int value = 7;
+    int got = 0;
+    const auto small_in = meshes[1]->recv(0, 2, kAll, &got, sizeof got);
+    const auto small_out = meshes[0]->send(1, 2, &value, sizeof value);
+    ASSERT_TRUE(eventually([&] { return small_in->ended(); }));
+    EXPECT_LE(in->received - before, kTwoSlices + socket_buffers());
+    std::printf("%zu bytes of the large message came before the small one\n", in->received - before);
+    EXPECT_FALSE(in->ended());
+    ASSERT_TRUE(eventually([&] { return in->ended() && out->ended() && small_out->ended(); }));
+    EXPECT_EQ(in->status, Status::done);
+    EXPECT_EQ(got, 7);
+    EXPECT_TRUE(room == large);
   }
 }
 
