@@ -11,6 +11,7 @@
 #include "communicator/settings.h"
 #include "inhost/host.h"
 #include "net/address.h"
+#include "net/carriers.h"
 #include "net/member.h"
 #include "net/proof.h"
 #include "net/rendezvous.h"
@@ -83,6 +84,15 @@ Expected<std::vector<Introduction>> check(const Introduction& own, const std::ve
     if (other->strategy != own.strategy) return differ("strategy", other->strategy, own.strategy);
     if (other->local_domain != own.local_domain)
       return differ("local_domain", other->local_domain, own.local_domain);
+    if (other->carrier != own.carrier) return differ("carrier", other->carrier, own.carrier);
+    if (own.carrier == "memory" && other->process != own.process) {
+      return fail(
+          ErrorCode::invalid_argument,
+          fmt::format("carrier is 'memory' but {} and {} are different processes: set PASSING_CARRIER "
+                      "to tcp on all ranks",
+                      other->name(), own.name()),
+          {static_cast<std::uint16_t>(r), static_cast<std::uint16_t>(own.rank)});
+    }
     if (other->lanes != own.lanes) return differ("lanes", other->lanes, own.lanes);
     if (own.strategy == "auto" && other->switch_rate != own.switch_rate)
       return differ("switch_rate", other->switch_rate, own.switch_rate);
@@ -161,6 +171,7 @@ Expected<void> Engine::meet() {
                    .host = host_name_,
                    .rack = config_.rack,
                    .local_domain = config_.local_domain,
+                   .carrier = config_.carrier,
                    .process = static_cast<std::uint32_t>(getpid()),
                    .rank = config_.rank,
                    .size = config_.size,
@@ -182,17 +193,16 @@ Expected<void> Engine::meet() {
   const auto local = net::own_address(
       config_.address, config_.controller.empty() && !servers.empty() ? servers[0] : config_.controller);
   if (!local) return tl::unexpected(local.error());
-  auto mesh = net::Mesh::create(config_.rank, static_cast<std::uint32_t>(peers), *local);
-  if (!mesh) return tl::unexpected(mesh.error());
-  const net::SocketAddress reached = (*mesh)->socket_address();
-  carrier_ = std::move(*mesh);
+  auto carrier = net::make_carrier(config_.carrier, config_.rank, static_cast<std::uint32_t>(peers), *local);
+  if (!carrier) return tl::unexpected(carrier.error());
+  carrier_ = std::move(*carrier);
   ground_.carrier = carrier_.get();
   auto control = net::Mesh::create(config_.rank, config_.size, *local);
   if (!control) return tl::unexpected(control.error());
   control_ = std::move(*control);
   own.address = carrier_->address();
   own.control = control_->address();
-  own.link_rate = config_.link_rate > 0 ? config_.link_rate : net::link_rate(reached);
+  own.link_rate = config_.link_rate > 0 ? config_.link_rate : net::link_rate(control_->socket_address());
   if (config_.switch_rate > 0) own.switch_rate = config_.switch_rate;
   std::optional<inhost::Door> door;
   if (strategy::shares_memory(config_.strategy)) {

@@ -6,37 +6,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "net/memory_carrier.h"
-#include "net/mesh.h"
+#include "net/carriers.h"
 
 namespace passing::net {
 
 using Status = Transfer::Status;
 constexpr std::uint64_t kAll = ~std::uint64_t{0};
 
-/// How a carrier is made. A third one needs a line in kinds(), and nothing else.
-struct CarrierKind {
-  std::string name;
-  std::function<Expected<std::unique_ptr<Carrier>>(std::uint32_t rank, std::uint32_t size)> create;
-};
-
-inline std::vector<CarrierKind> kinds() {
-  return {{"tcp",
-           [](std::uint32_t rank, std::uint32_t size) -> Expected<std::unique_ptr<Carrier>> {
-             return Mesh::create(rank, size, *parse_address("127.0.0.1:0"));
-           }},
-          {"memory", [](std::uint32_t rank, std::uint32_t size) -> Expected<std::unique_ptr<Carrier>> {
-             return MemoryCarrier::create(rank, size);
-           }}};
-}
-
 /// One thread moves all ranks, except where a test has threads of its own.
-class Carriers : public testing::TestWithParam<CarrierKind> {
+class Carriers : public testing::TestWithParam<const char*> {
  protected:
   void make(std::uint32_t size) {
     create(size);
@@ -45,7 +27,7 @@ class Carriers : public testing::TestWithParam<CarrierKind> {
   // Not introduced to each other.
   void create(std::uint32_t size) {
     for (std::uint32_t r = 0; r < size; ++r) {
-      auto made = GetParam().create(r, size);
+      auto made = make_carrier(GetParam(), r, size, *parse_address("127.0.0.1:0"));
       ASSERT_TRUE(made) << made.error().message;
       ranks.push_back(std::move(*made));
       addresses.push_back(ranks.back()->address());
@@ -102,6 +84,6 @@ inline std::vector<char> pattern(std::size_t bytes, std::uint64_t seed) {
   return made;
 }
 
-inline std::string kind_name(const testing::TestParamInfo<CarrierKind>& each) { return each.param.name; }
+inline std::string kind_name(const testing::TestParamInfo<const char*>& each) { return each.param; }
 
 }  // namespace passing::net

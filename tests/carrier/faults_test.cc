@@ -1,5 +1,6 @@
 // docs/mesh.md: who connects, who is refused, and what is left of those who go.
 #include <atomic>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -298,7 +299,7 @@ TEST_P(Faults, TheEndOfALostTransferMaySendAgain) {
   }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, Faults, testing::ValuesIn(kinds()), kind_name);
+INSTANTIATE_TEST_SUITE_P(Over, Faults, testing::ValuesIn(carriers()), kind_name);
 
 }  // namespace
 }  // namespace passing::net

@@ -295,7 +295,7 @@ TEST_P(Messages, ALargeOneWaitsForItsReceive) {
   EXPECT_EQ(received, large);
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, Messages, testing::ValuesIn(kinds()), kind_name);
+INSTANTIATE_TEST_SUITE_P(Over, Messages, testing::ValuesIn(carriers()), kind_name);
 
 }  // namespace
 }  // namespace passing::net

@@ -1,4 +1,5 @@
 // Ranks in threads of their own exchange what a seed says, and get what a plain model says.
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <random>
@@ -132,7 +133,7 @@ TEST_P(Threads, GetWhatTheModelSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, Threads, testing::ValuesIn(kinds()), kind_name);
+INSTANTIATE_TEST_SUITE_P(Over, Threads, testing::ValuesIn(carriers()), kind_name);
 
 }  // namespace
 }  // namespace passing::net
