@@ -26,8 +26,10 @@ struct Config {
   std::string rack;  ///< PASSING_RACK: hosts with the same label are below one switch of the network
   std::string local_domain = "host";  ///< PASSING_LOCAL_DOMAIN: who sums before the switch does: host, or
                                       ///< rack, where the links between racks are thin (passing, auto)
-  std::string address;   ///< PASSING_ADDRESS: the IP that other ranks reach this one by; empty: chosen
-  std::string strategy;  ///< PASSING_STRATEGY: see strategies(); empty: auto
+  std::string address;          ///< PASSING_ADDRESS: the IP that other ranks reach this one by; empty: chosen
+  std::string strategy;         ///< PASSING_STRATEGY: see strategies(); empty: auto
+  std::string carrier = "tcp";  ///< PASSING_CARRIER: what carries data between ranks: tcp, or memory, if all
+                                ///< of them are threads of one process
 
   /// How ranks find each other: the first of these that is set.
   Exchange exchange;       ///< a function of yours: over MPI, a torch Store, ...

@@ -56,6 +56,12 @@ Expected<void> check_strategy(const Config& c) {
     return refuse(
         "local_domain is 'rack' but rack is empty: set PASSING_RACK to the label of this host's rack");
   }
+  if (c.carrier == "memory" && uses_servers(strategy)) {
+    return refuse(
+        fmt::format("carrier is 'memory' but the strategy '{}' has servers, which are other processes: set "
+                    "PASSING_CARRIER to tcp, or PASSING_STRATEGY to another one",
+                    strategy));
+  }
   if (const auto servers = chosen_servers(c); c.size > 1 && uses_servers(strategy)) {
     const auto empty = std::find(servers.begin(), servers.end(), "");
     if (servers.empty() || empty != servers.end()) {

@@ -9,6 +9,7 @@
 #include "base/shortage.h"
 #include "communicator/settings.h"
 #include "net/address.h"
+#include "net/carriers.h"
 #include "net/member.h"
 #include "net/rendezvous.h"
 
@@ -43,6 +44,7 @@ Introduction introduction_of(const Config& config, const std::string& host) {
           .host = host,
           .rack = config.rack,
           .local_domain = config.local_domain,
+          .carrier = config.carrier,
           .process = static_cast<std::uint32_t>(getpid()),
           .rank = config.rank,
           .size = config.size,
@@ -84,17 +86,17 @@ Expected<void> Founding::open() {
   const auto local = net::own_address(
       config.address, config.controller.empty() && !servers_.empty() ? servers_[0] : config.controller);
   if (!local) return tl::unexpected(local.error());
-  auto mesh =
-      net::Mesh::create(config.rank, static_cast<std::uint32_t>(config.size + servers_.size()), *local);
-  if (!mesh) return tl::unexpected(mesh.error());
-  own_.link_rate = config.link_rate > 0 ? config.link_rate : net::link_rate((*mesh)->socket_address());
-  group_->carrier = std::move(*mesh);
+  auto carrier = net::make_carrier(config.carrier, config.rank,
+                                   static_cast<std::uint32_t>(config.size + servers_.size()), *local);
+  if (!carrier) return tl::unexpected(carrier.error());
+  group_->carrier = std::move(*carrier);
   group_->ground.carrier = group_->carrier.get();
   auto control = Control::create(config.rank, config.size, *local);
   if (!control) return tl::unexpected(control.error());
   group_->control = std::move(*control);
   own_.address = group_->carrier->address();
   own_.control = group_->control->address();
+  own_.link_rate = config.link_rate > 0 ? config.link_rate : net::link_rate(*local);
   if (config.switch_rate > 0) own_.switch_rate = config.switch_rate;
   if (strategy::shares_memory(config.strategy)) {
     auto opened = inhost::Door::open();

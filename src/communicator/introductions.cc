@@ -49,6 +49,15 @@ Expected<std::vector<Introduction>> check_introductions(const Introduction& own,
     if (other->strategy != own.strategy) return differ("strategy", other->strategy, own.strategy);
     if (other->local_domain != own.local_domain)
       return differ("local_domain", other->local_domain, own.local_domain);
+    if (other->carrier != own.carrier) return differ("carrier", other->carrier, own.carrier);
+    if (own.carrier == "memory" && other->process != own.process) {
+      return fail(
+          ErrorCode::invalid_argument,
+          fmt::format("carrier is 'memory' but {} and {} are different processes: set PASSING_CARRIER "
+                      "to tcp on all ranks",
+                      other->name(), own.name()),
+          {static_cast<std::uint16_t>(r), static_cast<std::uint16_t>(own.rank)});
+    }
     if (other->lanes != own.lanes) return differ("lanes", other->lanes, own.lanes);
     if (own.strategy == "auto" && other->switch_rate != own.switch_rate)
       return differ("switch_rate", other->switch_rate, own.switch_rate);

@@ -34,8 +34,16 @@ std::optional<ControlMessage> ControlMessage::decode(const std::string& data) {
 
 std::string Introduction::encode() const {
   Writer out;
-  out.put(version).put(trouble).put(strategy).put(host).put(address).put(control).put(place).put(rack).put(
-      local_domain);
+  out.put(version)
+      .put(trouble)
+      .put(strategy)
+      .put(host)
+      .put(address)
+      .put(control)
+      .put(place)
+      .put(rack)
+      .put(local_domain)
+      .put(carrier);
   out.put(process).put(rank).put(size).put(lanes).put(link_rate).put(switch_rate).put(has_switch);
   return out.take();
 }
@@ -51,7 +59,7 @@ std::optional<Introduction> Introduction::decode(const std::string& data) {
       .get(i.control)
       .get(i.place)
       .get(i.rack);
-  in.get(i.local_domain);
+  in.get(i.local_domain).get(i.carrier);
   in.get(i.process)
       .get(i.rank)
       .get(i.size)

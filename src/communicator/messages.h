@@ -36,11 +36,12 @@ struct Introduction {
   std::string trouble;  ///< why it cannot take part
   std::string strategy;
   std::string host;
-  std::string address;  ///< of its mesh: IP:PORT
-  std::string control;  ///< of what judges talk over, the same
+  std::string address;  ///< of its carrier; over TCP: IP:PORT
+  std::string control;  ///< of what judges talk over: IP:PORT
   std::string place;    ///< an inhost::Place
   std::string rack;
   std::string local_domain;
+  std::string carrier;
   std::uint32_t process = 0;
   std::uint32_t rank = 0;
   std::uint32_t size = 0;

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "net/carriers.h"
 #include "wire/wire.h"
 
 namespace passing {
@@ -83,6 +84,12 @@ std::vector<Setting> of_ways() {
       {"strategy", text<&Config::strategy>(),
        "How an all-reduce is carried out ([communicator.md](communicator.md#strategies)). Empty: `auto`.",
        fmt::format("one of {}", fmt::join(strategies(), ", ")), is_known_strategy},
+      {"carrier", text<&Config::carrier>(),
+       "What carries data between ranks ([mesh.md](mesh.md#carriers)). `memory` is for ranks that are "
+       "threads "
+       "of one process, without parameter servers.",
+       fmt::format("one of {}", fmt::join(net::carriers(), ", ")),
+       [](const Config& c) { return std::ranges::count(net::carriers(), c.carrier) > 0; }},
       {"directory", text<&Config::directory>(),
        "A directory that all ranks share, in which they find each other.", "", nullptr},
       {"controller", text<&Config::controller>(),

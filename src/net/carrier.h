@@ -14,6 +14,14 @@
 
 namespace passing::net {
 
+/// Up to here a message is sent at once, and kept by the receiver if nobody waits for it.
+constexpr std::size_t kSmall = 16 << 10;
+/// So much of such messages may be at a receiver, or on the way to it, without a receive that takes them:
+/// what 25 Gbit/s carry in a millisecond. With 1,000 peers that is 4 GB, if all send and nobody receives.
+constexpr std::size_t kCredit = 4 << 20;
+/// What a message costs beside its bytes, since empty ones need memory too.
+constexpr std::size_t kRecord = 256;
+
 /// Whose connection broke, and how.
 struct LostPeer {
   std::uint32_t rank = 0;
@@ -72,7 +80,8 @@ class Carrier {
   /// A small message that goes before whatever else waits to be sent to that rank.
   virtual void send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) = 0;
   /// Takes the first message whose tag is `tag` where `mask` has ones. It must have `bytes` bytes. `sure`: it
-  /// will not be cancelled, and one with just this tag is expected.
+  /// will not be cancelled, and one with just this tag is expected. Receives that one message would fit are
+  /// all sure, or none is.
   virtual TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data,
                            std::size_t bytes, bool sure) = 0;
   TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data, std::size_t bytes) {

@@ -169,6 +169,7 @@ void Mesh::adopt(Connection& connection) {
   Connection* before = std::exchange(outgoing_[connection.peer], &connection);
   if (before == nullptr) return;
   connection.out = std::exchange(before->out, {});
+  connection.bulk = std::exchange(before->bulk, {});
   connection.announced = std::exchange(before->announced, {});
   connection.hoped = std::exchange(before->hoped, {});
   connection.unclaimed = before->unclaimed;
@@ -203,7 +204,7 @@ void Mesh::own_fault(const char* what) {
 void Mesh::watch(Connection& connection) {
   const bool open = connection.stage == Connection::Stage::open;
   const bool output =
-      connection.connecting || !connection.greeting.empty() || (open && !connection.out.empty());
+      connection.connecting || !connection.greeting.empty() || (open && connection.has_frames());
   if (connection.broken || output == connection.watching_output) return;
   connection.watching_output = output;
   epoll_event event{.events = EPOLLIN | (output ? std::uint32_t{EPOLLOUT} : 0U),
@@ -259,7 +260,9 @@ void Mesh::lose(Connection& connection, const std::string& reason) {
   });
   // Ending a transfer may call back: take everything out first.
   std::vector<TransferPtr> affected;
-  for (Frame& frame : std::exchange(connection.out, {})) affected.push_back(std::move(frame.transfer));
+  for (std::deque<Frame>* queue : {&connection.out, &connection.bulk}) {
+    for (Frame& frame : std::exchange(*queue, {})) affected.push_back(std::move(frame.transfer));
+  }
   for (auto& [id, transfer] : std::exchange(connection.announced, {})) affected.push_back(transfer);
   for (auto& [tag, transfers] : std::exchange(connection.held, {}))
     affected.insert(affected.end(), transfers.begin(), transfers.end());

@@ -120,6 +120,7 @@ class Mesh : public Carrier {
   void dispatch(Connection& connection, const TransferPtr& transfer);
   void send_data(Connection& connection, FrameType type, std::uint64_t id, const TransferPtr& transfer);
   void write(Connection& connection);
+  static std::size_t gather(const Connection& connection, std::span<iovec> parts);
   void written(Connection& connection, std::size_t bytes);
 
   // mesh_credit.cc

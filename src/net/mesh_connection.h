@@ -10,13 +10,6 @@
 
 namespace passing::net {
 
-// Up to here a message is sent at once, and kept by the receiver if nobody waits for it.
-constexpr std::size_t kSmall = 16 << 10;
-// So much of such messages may be at a receiver, or on the way to it, without a receive that takes them: what
-// 25 Gbit/s carry in a millisecond. With 1,000 peers that is 4 GB, if all of them send and nobody receives.
-constexpr std::size_t kCredit = 4 << 20;
-// What a message costs beside its bytes, since empty ones need memory too.
-constexpr std::size_t kRecord = 256;
 // Beyond the credit so many of one tag are announced; more wait at the sender.
 constexpr std::uint32_t kAnnouncedPerTag = 16;
 
@@ -74,7 +67,10 @@ struct Mesh::Connection {
   bool unwritten = false;  // has frames since the last flush
 
   std::deque<Frame> out;
-  std::size_t written = 0;  // of the first frame
+  std::deque<Frame> bulk;       // slices of large messages: what is in `out` goes between them
+  std::size_t written = 0;      // of the frame that has begun, which goes on before any other:
+  bool bulk_has_begun = false;  // the first slice, or the first of `out`
+  bool has_frames() const { return !out.empty() || !bulk.empty(); }
   // Ours, waiting for an answer, by tag and id; those of one tag in order.
   std::map<std::pair<std::uint64_t, std::uint64_t>, TransferPtr> announced;
   std::size_t unclaimed = 0;  // what of our small messages may be without a receive there

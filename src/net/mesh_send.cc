@@ -17,7 +17,7 @@ using Status = Transfer::Status;
 constexpr std::size_t kTurnBytes = 4 << 20;
 constexpr std::size_t kFramesAtOnce = 32;
 constexpr int kLastReads = 4;
-// Large data goes in slices, between which urgent messages find their way.
+// Large data goes in slices, between which other messages find their way.
 constexpr std::size_t kSlice = 256 << 10;
 
 }  // namespace
@@ -88,7 +88,7 @@ void Mesh::push(Connection& connection, Frame frame) {
   auto place = connection.out.end();
   if (frame.urgent) {
     place = connection.out.begin();
-    if (connection.written > 0) ++place;  // that one has begun
+    if (connection.written > 0 && !connection.bulk_has_begun) ++place;  // that one has begun
     while (place != connection.out.end() && place->urgent) ++place;
   }
   connection.out.insert(place, std::move(frame));
@@ -101,14 +101,19 @@ void Mesh::touch(Connection& connection) {
 }
 
 void Mesh::send_data(Connection& connection, FrameType type, std::uint64_t id, const TransferPtr& transfer) {
-  // At least one, if it is empty.
-  for (std::size_t at = 0; at == 0 || at < transfer->bytes; at += kSlice) {
-    const std::size_t bytes = std::min(kSlice, transfer->bytes - at);
-    push(connection, {.header = {.type = type, .id = id, .bytes = bytes},
-                      .data = static_cast<const std::byte*>(transfer->data) + at,
-                      .bytes = bytes,
-                      .transfer = at + bytes == transfer->bytes ? transfer : nullptr});
-  }
+  const auto slice = [&](std::size_t at, std::size_t bytes) {
+    return Frame{.header = {.type = type, .id = id, .bytes = bytes},
+                 .data = static_cast<const std::byte*>(transfer->data) + at,
+                 .bytes = bytes,
+                 .transfer = at + bytes == transfer->bytes ? transfer : nullptr};
+  };
+  if (transfer->bytes <= kSmall) return push(connection, slice(0, transfer->bytes));
+  // The receive is bound here, in the order of messages, where an announcement has not done so: a small one
+  // that passes the data must not take it.
+  if (type == FrameType::deliver) push(connection, slice(0, 0));
+  for (std::size_t at = 0; at < transfer->bytes; at += kSlice)
+    connection.bulk.push_back(slice(at, std::min(kSlice, transfer->bytes - at)));
+  touch(connection);
 }
 
 void Mesh::flush() {
@@ -123,27 +128,38 @@ void Mesh::flush() {
   }
 }
 
+// What goes out next, in order: what has begun, all that is short, and the slices.
+std::size_t Mesh::gather(const Connection& connection, std::span<iovec> parts) {
+  std::size_t count = 0;
+  std::size_t skip = connection.written;
+  const auto part = [&](const void* data, std::size_t bytes) {
+    const std::size_t done = std::min(skip, bytes);
+    skip -= done;
+    if (bytes > done)
+      parts[count++] = {static_cast<std::byte*>(const_cast<void*>(data)) + done, bytes - done};
+  };
+  std::size_t room = parts.size() / 2;
+  const auto frames = [&](const std::deque<Frame>& queue, std::size_t from, std::size_t to) {
+    for (std::size_t i = from; i < to && room > 0; ++i, --room) {
+      part(&queue[i].header, sizeof queue[i].header);
+      part(queue[i].urgent ? queue[i].own.data() : queue[i].data, queue[i].bytes);
+    }
+  };
+  const std::size_t begun = connection.bulk_has_begun ? 1 : 0;
+  frames(connection.bulk, 0, begun);
+  frames(connection.out, 0, connection.out.size());
+  frames(connection.bulk, begun, connection.bulk.size());
+  return count;
+}
+
 void Mesh::write(Connection& connection) {
   if (!write_greeting(connection)) return watch(connection);
   std::size_t moved = 0;
-  while (connection.stage == Connection::Stage::open && !connection.out.empty() && moved < kTurnBytes) {
+  while (connection.stage == Connection::Stage::open && connection.has_frames() && moved < kTurnBytes) {
     std::array<iovec, 2 * kFramesAtOnce> parts;
-    std::size_t count = 0;
-    std::size_t skip = connection.written;
-    const auto part = [&](const void* data, std::size_t bytes) {
-      const std::size_t done = std::min(skip, bytes);
-      skip -= done;
-      if (bytes > done)
-        parts[count++] = {static_cast<std::byte*>(const_cast<void*>(data)) + done, bytes - done};
-    };
-    for (std::size_t i = 0; i < connection.out.size() && i < kFramesAtOnce; ++i) {
-      const Frame& frame = connection.out[i];
-      part(&frame.header, sizeof frame.header);
-      part(frame.urgent ? frame.own.data() : frame.data, frame.bytes);
-    }
     msghdr message{};
     message.msg_iov = parts.data();
-    message.msg_iovlen = count;
+    message.msg_iovlen = gather(connection, parts);
     const ssize_t sent = sendmsg(connection.descriptor, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
       if (errno == EINTR) continue;
@@ -160,16 +176,22 @@ void Mesh::write(Connection& connection) {
   watch(connection);
 }
 
+// So much of what gather() gave has gone out.
 void Mesh::written(Connection& connection, std::size_t bytes) {
   connection.written += bytes;
-  while (!connection.out.empty()) {
-    const std::size_t whole = sizeof(FrameHeader) + connection.out.front().bytes;
-    if (connection.written < whole) return;
+  // The end of a transfer may push more: only when it is clear what has gone out.
+  std::vector<TransferPtr> gone;
+  while (connection.has_frames()) {
+    const bool of_bulk = connection.bulk_has_begun || connection.out.empty();
+    std::deque<Frame>& queue = of_bulk ? connection.bulk : connection.out;
+    const std::size_t whole = sizeof(FrameHeader) + queue.front().bytes;
+    connection.bulk_has_begun = of_bulk && connection.written > 0 && connection.written < whole;
+    if (connection.written < whole) break;
     connection.written -= whole;
-    const TransferPtr transfer = std::move(connection.out.front().transfer);
-    connection.out.pop_front();
-    if (transfer) end(*transfer, Status::done);
+    if (queue.front().transfer) gone.push_back(std::move(queue.front().transfer));
+    queue.pop_front();
   }
+  for (const TransferPtr& each : gone) end(*each, Status::done);
 }
 
 }  // namespace passing::net

@@ -30,7 +30,7 @@ TEST(CApi, SettingsAreCheckedByName) {
   expect_refused(
       set("ranks", "1"),
       "unknown setting 'ranks'; there are rank, size, local_rank, local_size, job, host, rack, "
-      "local_domain, address, strategy, directory, controller, token, timeout, create_timeout, lanes, slots, "
+      "local_domain, address, strategy, carrier, directory, controller, token, timeout, create_timeout, lanes, slots, "
       "servers, shared_bytes, link_rate, switch_rate, quiet");
   for (const char* bad : {"", "x", "-1", "1.5", "4294967296", "1 ", " 1", "0x1"}) {
     expect_refused(set("size", bad),

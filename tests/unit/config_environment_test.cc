@@ -275,6 +275,7 @@ TEST_F(Environment, EverySettingIsRead) {
   set("PASSING_SERVERS", "ps0:9100,ps1:9100");
   set("PASSING_RACK", "r7");
   set("PASSING_LOCAL_DOMAIN", "rack");
+  set("PASSING_CARRIER", "memory");
   set("PASSING_SHARED_BYTES", "1000000");
   set("PASSING_LINK_RATE", "0.2");
   set("PASSING_SWITCH_RATE", "400");
@@ -293,6 +294,7 @@ TEST_F(Environment, EverySettingIsRead) {
   EXPECT_EQ(config.servers, "ps0:9100,ps1:9100");
   EXPECT_EQ(config.rack, "r7");
   EXPECT_EQ(config.local_domain, "rack");
+  EXPECT_EQ(config.carrier, "memory");
   EXPECT_EQ(config.shared_bytes, 1'000'000U);
   EXPECT_EQ(config.link_rate, 0.2);
   EXPECT_EQ(config.switch_rate, 400);
@@ -302,8 +304,9 @@ TEST_F(Environment, EverySettingIsRead) {
 // A setting that is added is read, or this fails: what is set to nonsense is complained of.
 TEST_F(Environment, NoSettingIsForgotten) {
   set_ranks("0", "1");
-  const std::vector<std::string> texts = {"job",      "host",      "rack",       "local_domain", "address",
-                                          "strategy", "directory", "controller", "token",        "servers"};
+  const std::vector<std::string> texts = {"job",     "host",     "rack",      "local_domain",
+                                          "address", "strategy", "directory", "controller",
+                                          "token",   "servers",  "carrier"};
   for (const std::string name : setting_names()) {
     std::string variable = "PASSING_" + name;
     std::ranges::transform(variable, variable.begin(), [](unsigned char c) { return std::toupper(c); });

@@ -55,6 +55,16 @@ TEST(CommunicatorConfig, RanksAreRefusedWithTheirRange) {
             "local_rank is 0: must be below local_size, 0 (PASSING_LOCAL_RANK)");
 }
 
+TEST(CommunicatorConfig, CarriersAreRefusedWithTheirRemedy) {
+  EXPECT_EQ(complaint_with([](Config& c) { c.carrier = "memory", c.strategy = "ring"; }), "");
+  EXPECT_EQ(complaint_with([](Config& c) { c.carrier = "pigeon"; }),
+            "carrier is 'pigeon': must be one of tcp, memory (PASSING_CARRIER)");
+  EXPECT_EQ(
+      complaint_with([](Config& c) { c.carrier = "memory", c.strategy = "ps", c.servers = "ps0:9100"; }),
+      "carrier is 'memory' but the strategy 'ps' has servers, which are other processes: set "
+      "PASSING_CARRIER to tcp, or PASSING_STRATEGY to another one");
+}
+
 TEST(CommunicatorConfig, JobsMustSuitTheController) {
   EXPECT_EQ(complaint_with([](Config& c) { c.job = "a b"; }),
             "job is 'a b': must be 1 to 100 letters, digits, dots, dashes or underscores (PASSING_JOB)");

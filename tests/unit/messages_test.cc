@@ -14,6 +14,7 @@ Introduction someone() {
           .place = "a place",
           .rack = "left",
           .local_domain = "rack",
+          .carrier = "memory",
           .process = 4711,
           .rank = 3,
           .size = 8,
@@ -39,6 +40,7 @@ TEST(Messages, AnIntroductionSurvives) {
   EXPECT_EQ(after->encode(), before.encode());
   EXPECT_EQ(after->version, "1.2");
   EXPECT_EQ(after->local_domain, "rack");
+  EXPECT_EQ(after->carrier, "memory");
   EXPECT_EQ(after->lanes, 2U);
   EXPECT_EQ(after->link_rate, 25);
   EXPECT_EQ(after->switch_rate, 7);

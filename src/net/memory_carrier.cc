@@ -1,0 +1,363 @@
+#include "net/memory_carrier.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <set>
+
+#include "base/shortage.h"
+
+namespace passing::net {
+namespace {
+
+using Status = Transfer::Status;
+
+constexpr std::string_view kScheme = "memory:";
+constexpr int kPostsAtOnce = 64;
+
+}  // namespace
+
+// From one rank to another: in whose name posts come. Any number of threads may hold it; only the counter
+// changes.
+struct MemoryCarrier::Line {
+  std::shared_ptr<Inbox> from;
+  std::uint32_t rank = 0;
+  std::uint64_t group = 0;
+  Key key{};
+  std::atomic<std::size_t> unclaimed = 0;  // what of its small messages has not been taken by a receive
+};
+
+// Data in the sender's buffer. Whoever copies holds the mutex, so that the sender can take the offer back.
+struct MemoryCarrier::Offer {
+  std::mutex mutex;
+  const void* data = nullptr;
+  bool taken_back = false;
+
+  void take_back() {
+    const std::lock_guard lock(mutex);
+    taken_back = true;
+  }
+};
+
+struct MemoryCarrier::Post {
+  enum class Kind : std::uint8_t {
+    call,     // a rank will send, or waits for something
+    message,  // a small one, with its data
+    offer,    // a large one: the receiver answers when it has taken it
+    taken,    // the answer, by the offer's id
+    gone,     // whoever says this takes nothing any more
+  };
+  Kind kind{};
+  std::shared_ptr<Line> line;
+  std::uint64_t tag = 0;
+  std::size_t bytes = 0;
+  std::string data;  // of a message; of `gone` the reason
+  bool costs = false;
+  std::shared_ptr<Offer> offer;
+  std::uint64_t id = 0;
+
+  // A receive has it: the sender's credit comes back.
+  void claim() const {
+    if (costs) line->unclaimed -= bytes + kRecord;
+  }
+};
+
+// What others have put there for one rank. Its owner alone takes things out.
+struct MemoryCarrier::Inbox {
+  std::uint64_t number = 0;
+  int event = -1;  // readable while there is something
+  std::mutex mutex;
+  bool closed = false;
+  bool raised = false;
+  std::deque<Post> urgent;
+  std::deque<Post> posts;
+
+  // By number, as addresses name them. Those whose carrier is gone are not in it.
+  struct Directory {
+    std::mutex mutex;
+    std::map<std::uint64_t, std::weak_ptr<Inbox>> inboxes;
+  };
+  static Directory& directory() {
+    static Directory all;
+    return all;
+  }
+  ~Inbox() {
+    if (event >= 0) ::close(event);
+  }
+  // False: nobody reads it any more.
+  bool add(Post post, bool first = false) {
+    const std::lock_guard lock(mutex);
+    if (closed) return false;
+    (first ? urgent : posts).push_back(std::move(post));
+    const std::uint64_t one = 1;
+    if (!std::exchange(raised, true)) static_cast<void>(!::write(event, &one, sizeof one));
+    return true;
+  }
+  std::optional<Post> next() {
+    const std::lock_guard lock(mutex);
+    std::deque<Post>& from = urgent.empty() ? posts : urgent;
+    if (from.empty()) {
+      std::uint64_t count = 0;
+      if (std::exchange(raised, false)) static_cast<void>(!::read(event, &count, sizeof count));
+      return std::nullopt;
+    }
+    Post post = std::move(from.front());
+    from.pop_front();
+    return post;
+  }
+};
+
+Expected<std::unique_ptr<MemoryCarrier>> MemoryCarrier::create(std::uint32_t rank, std::uint32_t size) {
+  std::unique_ptr<MemoryCarrier> made(new MemoryCarrier);
+  made->rank_ = rank;
+  made->peers_.resize(size);
+  made->inbox_ = std::make_shared<Inbox>();
+  made->inbox_->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (made->inbox_->event < 0)
+    return system_failure(ErrorCode::unreachable, "cannot wait for messages", errno);
+  // Random: another process, or a child of this one, must not have the same.
+  const Nonce random = new_nonce();
+  std::memcpy(&made->inbox_->number, random.data(), sizeof made->inbox_->number);
+  Inbox::Directory& all = Inbox::directory();
+  const std::lock_guard lock(all.mutex);
+  all.inboxes.emplace(made->inbox_->number, made->inbox_);
+  return made;
+}
+
+MemoryCarrier::~MemoryCarrier() { MemoryCarrier::detach(); }
+
+// Others are told after what they already have from here, so that last words reach them.
+void MemoryCarrier::detach() {
+  for (const Peer& peer : peers_) {
+    for (const auto& [id, each] : peer.offered) each.second->take_back();
+  }
+  {
+    Inbox::Directory& all = Inbox::directory();
+    const std::lock_guard lock(all.mutex);
+    all.inboxes.erase(inbox_->number);
+  }
+  std::deque<Post> unread;
+  {
+    const std::lock_guard lock(inbox_->mutex);
+    inbox_->closed = true;
+    unread = std::exchange(inbox_->posts, {});
+    for (Post& each : std::exchange(inbox_->urgent, {})) unread.push_back(std::move(each));
+  }
+  std::set<std::shared_ptr<Inbox>> others;
+  for (const Peer& peer : peers_) {
+    if (peer.line && !peer.lost) others.insert(peer.inbox);
+  }
+  for (const Post& each : unread) others.insert(each.line->from);
+  for (const auto& each : others)
+    each->add({.kind = Post::Kind::gone, .line = new_line(), .data = "it has gone"});
+  // Inboxes that hold each other's lines would never go.
+  arrived_.clear();
+  peers_.assign(peers_.size(), {});
+}
+
+std::string MemoryCarrier::address() const { return fmt::format("{}{}", kScheme, inbox_->number); }
+
+int MemoryCarrier::descriptor() const { return inbox_->event; }
+
+Expected<void> MemoryCarrier::introduce(const std::vector<std::string>& addresses, std::uint64_t group,
+                                        const Key& key) {
+  Inbox::Directory& all = Inbox::directory();
+  for (std::size_t r = 0; r < std::min(addresses.size(), peers_.size()); ++r) {
+    if (peers_[r].inbox) continue;
+    const std::string& address = addresses[r];
+    std::uint64_t number = 0;
+    if (address.starts_with(kScheme))
+      std::from_chars(address.data() + kScheme.size(), address.data() + address.size(), number);
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.inboxes.find(number);
+    if (found != all.inboxes.end()) peers_[r].inbox = found->second.lock();
+    if (!peers_[r].inbox) {
+      return fail(ErrorCode::unreachable,
+                  fmt::format("rank {} at '{}' has gone, or is in another process: between processes use the "
+                              "carrier 'tcp'",
+                              r, address),
+                  {static_cast<std::uint16_t>(r)});
+    }
+  }
+  group_ = group;
+  key_ = key;
+  introduced_ = true;
+  return {};
+}
+
+std::shared_ptr<MemoryCarrier::Line> MemoryCarrier::new_line() const {
+  return std::shared_ptr<Line>(new Line{inbox_, rank_, group_, key_});
+}
+
+// From here on each of the two is told when the other goes.
+void MemoryCarrier::connect(Peer& peer) {
+  if (peer.line || peer.lost) return;
+  peer.line = new_line();
+  put(peer, {.kind = Post::Kind::call});
+}
+
+// To one that has gone, it is as if that had said so: after whatever it has said before.
+void MemoryCarrier::put(Peer& peer, Post post, bool urgent) {
+  post.line = peer.line;
+  if (peer.inbox->add(std::move(post), urgent)) return;
+  std::shared_ptr<Line> line(new Line{peer.inbox});
+  inbox_->add({.kind = Post::Kind::gone, .line = std::move(line), .data = "it has gone"});
+}
+
+TransferPtr MemoryCarrier::send(std::uint32_t to, std::uint64_t tag, const void* data, std::size_t bytes) {
+  auto transfer = std::make_shared<Transfer>();
+  transfer->sending = true;
+  transfer->peer = to;
+  transfer->tag = tag;
+  transfer->bytes = bytes;
+  ++sends_;
+  Peer& peer = peers_[to];
+  connect(peer);
+  if (peer.lost) {
+    end(*transfer, Status::failed);
+  } else if (bytes <= kSmall && peer.line->unclaimed + bytes + kRecord <= kCredit) {
+    peer.line->unclaimed += bytes + kRecord;
+    put(peer, {.kind = Post::Kind::message,
+               .tag = tag,
+               .bytes = bytes,
+               .data = {static_cast<const char*>(data), bytes},
+               .costs = true});
+    end(*transfer, Status::done);
+  } else {
+    auto offer = std::make_shared<Offer>();
+    offer->data = data;
+    peer.offered.emplace(next_id_, std::pair(transfer, offer));
+    put(peer, {.kind = Post::Kind::offer, .tag = tag, .bytes = bytes, .offer = offer, .id = next_id_++});
+  }
+  return transfer;
+}
+
+void MemoryCarrier::send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) {
+  PASSING_ASSERT(data.size() <= kSmall);
+  Peer& peer = peers_[to];
+  connect(peer);
+  const std::size_t bytes = data.size();
+  if (!peer.lost)
+    put(peer, {.kind = Post::Kind::message, .tag = tag, .bytes = bytes, .data = std::move(data)}, true);
+}
+
+TransferPtr MemoryCarrier::recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data,
+                                std::size_t bytes, bool sure) {
+  auto transfer = std::make_shared<Transfer>();
+  transfer->peer = from;
+  transfer->tag = tag;
+  transfer->mask = mask;
+  transfer->data = data;
+  transfer->expected = bytes;
+  if (auto arrived = arrived_.take(tag, mask)) {
+    match(transfer, *arrived);
+  } else {
+    posted_.add(transfer);
+    if (sure) connect(peers_[from]);
+  }
+  return transfer;
+}
+
+void MemoryCarrier::cancel(const TransferPtr& transfer) {
+  if (posted_.remove(transfer)) end(*transfer, Status::cancelled);
+}
+
+std::optional<Message> MemoryCarrier::take(std::uint64_t tag, std::uint64_t mask) {
+  auto found = arrived_.take(tag, mask, [](const Post& each) { return !each.offer; });
+  if (!found) return std::nullopt;
+  found->claim();
+  return Message{.tag = found->tag, .data = std::move(found->data)};
+}
+
+// False: there was nothing.
+bool MemoryCarrier::work() {
+  if (!introduced_) return false;  // nobody can be told from a stranger yet
+  int count = 0;
+  for (; count < kPostsAtOnce; ++count) {
+    auto post = inbox_->next();
+    if (!post) break;
+    handle(std::move(*post));
+  }
+  return count > 0;
+}
+
+void MemoryCarrier::handle(Post post) {
+  const Line& line = *post.line;
+  if (post.kind == Post::Kind::gone) {
+    for (std::uint32_t r = 0; r < peers_.size(); ++r) {
+      if (peers_[r].inbox == line.from) lose(r, post.data);
+    }
+    return;
+  }
+  if (line.rank >= peers_.size() || peers_[line.rank].inbox != line.from || line.group != group_ ||
+      line.key != key_) {
+    line.from->add({.kind = Post::Kind::gone, .line = new_line(), .data = "it is of another group"});
+    return;
+  }
+  Peer& peer = peers_[line.rank];
+  connect(peer);
+  if (post.kind == Post::Kind::taken) {
+    const auto found = peer.offered.find(post.id);
+    if (found == peer.offered.end()) return;  // lost meanwhile
+    const TransferPtr transfer = found->second.first;
+    peer.offered.erase(found);
+    end(*transfer, Status::done);
+  } else if (post.kind != Post::Kind::call) {
+    if (const TransferPtr transfer = posted_.take(post.tag)) {
+      match(transfer, post);
+    } else {
+      arrived_.add(post.tag, std::move(post));
+    }
+  }
+}
+
+// A receive and its message have found each other.
+void MemoryCarrier::match(const TransferPtr& transfer, Post& post) {
+  transfer->tag = post.tag;
+  transfer->bytes = post.bytes;
+  Status status = post.bytes == transfer->expected ? Status::done : Status::wrong_length;
+  const bool copies = status == Status::done && post.bytes > 0;
+  if (!post.offer) {
+    if (copies) std::memcpy(transfer->data, post.data.data(), post.bytes);
+    post.claim();
+  } else {
+    {
+      const std::lock_guard lock(post.offer->mutex);
+      if (post.offer->taken_back) {
+        status = Status::failed;
+      } else if (copies) {
+        std::memcpy(transfer->data, post.offer->data, post.bytes);
+      }
+    }
+    put(peers_[post.line->rank], {.kind = Post::Kind::taken, .id = post.id});
+  }
+  end(*transfer, status);
+}
+
+void MemoryCarrier::lose(std::uint32_t rank, const std::string& reason) {
+  Peer& peer = peers_[rank];
+  if (std::exchange(peer.lost, true)) return;
+  lost_.push_back({rank, reason});
+  arrived_.erase_if([&](const Post& each) { return each.offer && each.line->rank == rank; });
+  // Ending a transfer may call back: take everything out first.
+  for (const auto& [id, each] : std::exchange(peer.offered, {})) {
+    each.second->take_back();
+    end(*each.first, Status::failed);
+  }
+}
+
+void MemoryCarrier::end(Transfer& transfer, Status status) {
+  transfer.status = status;
+  if (transfer.sending) --sends_;
+  if (transfer.on_end) std::exchange(transfer.on_end, nullptr)();
+}
+
+}  // namespace passing::net

@@ -1,0 +1,80 @@
+// The setting `carrier`: ranks that disagree about it, or cannot use it, say so in one sentence.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "communicator/messages.h"
+#include "communicator/world.h"
+
+namespace passing::test {
+namespace {
+
+// What create() says on each of three ranks.
+std::vector<Error> complaints(const std::function<void(Config&)>& change) {
+  static std::atomic<int> jobs = 0;
+  const std::string job = "carriers-" + std::to_string(jobs++);
+  Table table(3);
+  std::vector<Error> said(3);
+  parallel(3, [&](std::uint32_t rank) {
+    Config config;
+    config.rank = rank;
+    config.size = 3;
+    config.strategy = "ring";
+    config.job = job;
+    config.exchange = table.exchange(rank);
+    change(config);
+    const auto made = Communicator::create(config);
+    if (!made) said[rank] = made.error();
+  });
+  return said;
+}
+
+TEST(Carrier, MustBeTheSameOnAllRanks) {
+  const auto said = complaints([](Config& config) {
+    if (config.rank == 1) config.carrier = "memory";
+  });
+  for (const Error& each : said) {
+    EXPECT_EQ(each.code, ErrorCode::disagreement) << each.message;
+    // Either rank may come first.
+    for (const char* part : {"has carrier ", "tcp", "memory", ": give all ranks the same"})
+      EXPECT_NE(each.message.find(part), std::string::npos) << each.message;
+  }
+}
+
+// Rank 2 says that it is another process.
+TEST(Carrier, InMemoryIsForOneProcess) {
+  const auto said = complaints([](Config& config) {
+    config.carrier = "memory";
+    if (config.rank != 2) return;
+    config.exchange = [before = config.exchange](const std::string& blob) {
+      auto own = Introduction::decode(blob).value();
+      ++own.process;
+      return before(own.encode());
+    };
+  });
+  for (const Error& each : said) {
+    EXPECT_EQ(each.code, ErrorCode::invalid_argument) << each.message;
+    EXPECT_NE(each.message.find("carrier is 'memory' but rank "), std::string::npos) << each.message;
+    EXPECT_NE(each.message.find("are different processes: set PASSING_CARRIER to tcp"), std::string::npos);
+  }
+}
+
+// The number is the same, as it may be on two machines.
+TEST(Carrier, InMemoryFindsNobodyElsewhere) {
+  const auto said = complaints([](Config& config) {
+    config.carrier = "memory";
+    config.exchange = [rank = config.rank, before = config.exchange](const std::string& blob) {
+      auto own = Introduction::decode(blob).value();
+      if (rank == 2) own.address = "memory:1";
+      return before(own.encode());
+    };
+  });
+  for (const std::size_t rank : {0, 1}) {
+    EXPECT_EQ(said[rank].message,
+              "rank 2 at 'memory:1' has gone, or is in another process: between processes use the carrier "
+              "'tcp'");
+  }
+}
+
+}  // namespace
+}  // namespace passing::test
