@@ -531,8 +531,9 @@ TEST(Desk, CallsThatCannotBeServed) {
     auto made = net::Enrolled::enrol({at(server)}, rank, 20 * kSecond);
     ASSERT_TRUE(made) << made.error().message;
     enrolled[r].emplace(std::move(*made));
-    meshes[r]->introduce({meshes[0]->socket_address(), meshes[1]->socket_address(), enrolled[r]->servers().at(0).address},
-                         77, net::key_of(rank.token));
+    meshes[r]->introduce(
+        {meshes[0]->socket_address(), meshes[1]->socket_address(), enrolled[r]->servers().at(0).address}, 77,
+        net::key_of(rank.token));
   });
   if (HasFatalFailure()) return;
 

@@ -27,11 +27,11 @@ TEST(CApi, SettingsAreCheckedByName) {
     EXPECT_EQ(set(name, "1"), PASSING_OK) << name;
   }
   EXPECT_EQ(set("timeout", "0.25"), PASSING_OK);
-  expect_refused(
-      set("ranks", "1"),
-      "unknown setting 'ranks'; there are rank, size, local_rank, local_size, job, host, rack, "
-      "local_domain, address, strategy, carrier, directory, controller, token, timeout, create_timeout, lanes, slots, "
-      "servers, shared_bytes, link_rate, switch_rate, quiet");
+  expect_refused(set("ranks", "1"),
+                 "unknown setting 'ranks'; there are rank, size, local_rank, local_size, job, host, rack, "
+                 "local_domain, address, strategy, carrier, directory, controller, token, timeout, "
+                 "create_timeout, lanes, slots, "
+                 "servers, shared_bytes, link_rate, switch_rate, quiet");
   for (const char* bad : {"", "x", "-1", "1.5", "4294967296", "1 ", " 1", "0x1"}) {
     expect_refused(set("size", bad),
                    "size is '" + std::string(bad) + "': must be a whole number from 0 to 4294967295");
