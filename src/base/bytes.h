@@ -2,8 +2,11 @@
 // library on the same byte order, and the rendezvous sees to that.
 #pragma once
 
+#include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -60,5 +63,17 @@ class Reader {
   std::size_t at_ = 0;
   bool good_ = true;
 };
+
+/// The version of the library that whoever wrote this has. What may come from another version begins with
+/// it, in every version, so that it can be named even if nothing else can be read. None: it is no such
+/// thing.
+inline std::optional<std::string> leading_version(const std::string& data) {
+  constexpr std::size_t kLongest = 64;
+  std::string version;
+  Reader(data).get(version);
+  const bool printable =
+      std::ranges::all_of(version, [](unsigned char each) { return std::isgraph(each) != 0; });
+  return version.empty() || version.size() > kLongest || !printable ? std::nullopt : std::optional(version);
+}
 
 }  // namespace passing

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/bytes.h"
+
 namespace passing {
 
 Expected<std::vector<Introduction>> check_introductions(const Introduction& own,
@@ -12,17 +14,21 @@ Expected<std::vector<Introduction>> check_introductions(const Introduction& own,
     return fail(ErrorCode::invalid_argument,
                 fmt::format("the rendezvous gave {} blobs for {} ranks", blobs.size(), own.size));
   }
+  // Before anything else: another version may explain all that looks wrong.
+  for (std::uint32_t r = 0; r < own.size; ++r) {
+    const auto version = leading_version(blobs[r]);
+    if (!version || *version == own.version) continue;
+    const auto other = Introduction::decode(blobs[r]);
+    return fail(
+        ErrorCode::disagreement,
+        fmt::format("{} has version {} of the library, {} has {}: give all ranks the same",
+                    other ? other->name() : fmt::format("rank {}", r), *version, own.name(), own.version),
+        {static_cast<std::uint16_t>(r), static_cast<std::uint16_t>(own.rank)});
+  }
   std::vector<Introduction> all;
   for (std::uint32_t r = 0; r < own.size; ++r) {
     auto other = Introduction::decode(blobs[r]);
     if (!other || !other->trouble.empty()) {
-      const auto version = Introduction::version_of(blobs[r]);
-      if (!other && version && *version != own.version) {
-        return fail(ErrorCode::disagreement,
-                    fmt::format("rank {} has version {} of the library, {} has {}: give all ranks the same",
-                                r, *version, own.name(), own.version),
-                    {static_cast<std::uint16_t>(r), static_cast<std::uint16_t>(own.rank)});
-      }
       if (other) {
         return fail(ErrorCode::peer_lost, fmt::format("rank {} cannot take part: {}", r, other->trouble),
                     {static_cast<std::uint16_t>(r)});
@@ -39,7 +45,6 @@ Expected<std::vector<Introduction>> check_introductions(const Introduction& own,
                               own.name(), ours),
                   {static_cast<std::uint16_t>(r), static_cast<std::uint16_t>(own.rank)});
     };
-    if (other->version != own.version) return differ("version", other->version, own.version);
     if (other->rank != r || other->size != own.size) {
       return fail(ErrorCode::disagreement,
                   fmt::format("{} of {} was given as rank {} of {}: check the launcher's variables",

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
-
 #include "base/bytes.h"
 
 namespace passing {
@@ -68,17 +65,6 @@ std::optional<Introduction> Introduction::decode(const std::string& data) {
       .get(i.switch_rate)
       .get(i.has_switch);
   return in.whole() ? std::optional(std::move(i)) : std::nullopt;
-}
-
-std::optional<std::string> Introduction::version_of(const std::string& data) {
-  constexpr std::size_t kLongest = 64;
-  std::string version;
-  Reader in(data);
-  in.get(version);
-  const auto printable = [](unsigned char c) { return std::isgraph(c) != 0; };
-  if (version.empty() || version.size() > kLongest || !std::ranges::all_of(version, printable))
-    return std::nullopt;
-  return version;
 }
 
 std::string Introduction::name() const {

@@ -32,7 +32,7 @@ struct ControlMessage {
 
 /// What a rank gives at the rendezvous.
 struct Introduction {
-  std::string version;
+  std::string version;  ///< comes first in every version: leading_version()
   std::string trouble;  ///< why it cannot take part
   std::string strategy;
   std::string host;
@@ -52,8 +52,6 @@ struct Introduction {
 
   std::string encode() const;
   static std::optional<Introduction> decode(const std::string& data);
-  /// Also of one that cannot be read otherwise.
-  static std::optional<std::string> version_of(const std::string& data);
   /// "rank 3 at 10.0.0.4:41233 (host gpu4, process 4711)".
   std::string name() const;
 };

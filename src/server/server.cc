@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/bytes.h"
 #include "base/thread.h"
 #include "communicator/settings.h"
 #include "net/member.h"
@@ -167,6 +168,12 @@ void ParameterServer::read(Desk& desk) {
       return close(desk, said->text, said->code);
     }
     auto rank = net::Enrolment::decode(message);
+    const auto version = leading_version(message);
+    if (!rank && version && *version != PASSING_VERSION_STRING) {
+      const auto why = fmt::format("it is version {}, the rank is {}", PASSING_VERSION_STRING, *version);
+      say(desk, {.text = why});
+      return close(desk, why);
+    }
     if (!rank) return close(desk, "speaks another protocol");
     on_enrolment(desk, std::move(*rank));
   }

@@ -441,6 +441,21 @@ TEST(Desk, EnrolmentsThatCannotBe) {
   expect_sums(job);
 }
 
+// A rank of another version may say things in another way: only that its version comes first is for ever.
+TEST(Desk, AnotherVersion) {
+  const auto server = serve();
+  for (const char* rest : {"", "x", "something quite different, and longer than a version"}) {
+    const Visitor visitor(server);
+    visitor.say(net::framed(Writer().put(std::string("99.1.0")).take() + rest));
+    const net::Answer answer = visitor.hear();
+    EXPECT_EQ(answer.type, net::Answer::Type::refused);
+    EXPECT_EQ(answer.text, std::string("it is version ") + passing_version() + ", the rank is 99.1.0");
+    EXPECT_EQ(visitor.hear_all(), "");
+  }
+  Job job("job", at(server), 2);
+  expect_sums(job);
+}
+
 TEST(Desk, TheSameRankTwice) {
   const auto server = serve();
   const Visitor first(server);

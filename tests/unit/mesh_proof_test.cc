@@ -134,5 +134,27 @@ TEST_F(Proofs, WhoeverAnswersProvesItToo) {
   ::close(listener);
 }
 
+// The challenge comes first, so whoever connects can say what is wrong.
+TEST_F(Proofs, AnotherVersionIsNamed) {
+  make(2, 7, kKey);
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  SocketAddress there = *parse_address("127.0.0.1:0");
+  ASSERT_EQ(::bind(listener, there.get(), there.length), 0);
+  ASSERT_EQ(::listen(listener, 4), 0);
+  getsockname(listener, there.get(), &there.length);
+  meshes[0]->introduce({meshes[0]->socket_address(), there}, 7, kKey);
+  const auto out = meshes[0]->send(1, 1, nullptr, 0);
+  meshes[0]->flush();
+  const int descriptor = ::accept(listener, nullptr, nullptr);
+  const std::uint64_t tag = std::uint64_t{FrameHeader::kVersion + 1} << 32 | 1;
+  say(descriptor, frame(FrameType::challenge, tag, 0, 99));
+  EXPECT_TRUE(eventually([&] { return out->ended(); }));
+  const auto lost = meshes[0]->take_lost();
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].reason, "it speaks another version of the protocol");
+  ::close(descriptor);
+  ::close(listener);
+}
+
 }  // namespace
 }  // namespace passing::net

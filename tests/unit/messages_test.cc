@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/bytes.h"
+
 namespace passing {
 namespace {
 
@@ -47,6 +49,16 @@ TEST(Messages, AnIntroductionSurvives) {
   EXPECT_TRUE(after->has_switch);
   EXPECT_EQ(after->name(), "rank 3 at 10.0.0.4:41233 (host gpu4, process 4711)");
   expect_only_whole<Introduction>(before.encode());
+}
+
+// The one thing that no version may change.
+TEST(Messages, AnIntroductionBeginsWithItsVersion) {
+  const std::string data = someone().encode();
+  EXPECT_EQ(data.substr(0, 7), std::string("\3\0\0\0001.2", 7));
+  EXPECT_EQ(leading_version(data + "more"), "1.2");
+  for (std::size_t length = 0; length < data.size(); ++length)
+    EXPECT_EQ(leading_version(data.substr(0, length)),
+              length < 7 ? std::nullopt : std::optional<std::string>("1.2"));
 }
 
 TEST(Messages, AControlSurvives) {
