@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -22,6 +21,19 @@ using Status = Transfer::Status;
 
 constexpr std::string_view kScheme = "memory:";
 constexpr int kPostsAtOnce = 64;
+
+std::uint64_t random_number() {
+  const Nonce random = new_nonce();
+  std::uint64_t number = 0;
+  std::memcpy(&number, random.data(), sizeof number);
+  return number;
+}
+
+// Where this process's inboxes are: no other process has it, nor a child of this one.
+std::string home() {
+  static const std::uint64_t own = random_number();
+  return fmt::format("{}{:x}.{}.", kScheme, own, getpid());
+}
 
 }  // namespace
 
@@ -72,7 +84,7 @@ struct MemoryCarrier::Post {
 
 // What others have put there for one rank. Its owner alone takes things out.
 struct MemoryCarrier::Inbox {
-  std::uint64_t number = 0;
+  std::string address;
   int event = -1;  // readable while there is something
   std::mutex mutex;
   bool closed = false;
@@ -80,14 +92,21 @@ struct MemoryCarrier::Inbox {
   std::deque<Post> urgent;
   std::deque<Post> posts;
 
-  // By number, as addresses name them. Those whose carrier is gone are not in it.
+  // By address. Those whose carrier is gone are not in it.
   struct Directory {
     std::mutex mutex;
-    std::map<std::uint64_t, std::weak_ptr<Inbox>> inboxes;
+    std::map<std::string, std::weak_ptr<Inbox>> inboxes;
+    std::uint64_t made = 0;
   };
   static Directory& directory() {
     static Directory all;
     return all;
+  }
+  static std::shared_ptr<Inbox> find(const std::string& address) {
+    Directory& all = directory();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.inboxes.find(address);
+    return found == all.inboxes.end() ? nullptr : found->second.lock();
   }
   ~Inbox() {
     if (event >= 0) ::close(event);
@@ -123,12 +142,10 @@ Expected<std::unique_ptr<MemoryCarrier>> MemoryCarrier::create(std::uint32_t ran
   made->inbox_->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (made->inbox_->event < 0)
     return system_failure(ErrorCode::unreachable, "cannot wait for messages", errno);
-  // Random: another process, or a child of this one, must not have the same.
-  const Nonce random = new_nonce();
-  std::memcpy(&made->inbox_->number, random.data(), sizeof made->inbox_->number);
   Inbox::Directory& all = Inbox::directory();
   const std::lock_guard lock(all.mutex);
-  all.inboxes.emplace(made->inbox_->number, made->inbox_);
+  made->inbox_->address = fmt::format("{}{}", home(), ++all.made);
+  all.inboxes.emplace(made->inbox_->address, made->inbox_);
   return made;
 }
 
@@ -142,7 +159,7 @@ void MemoryCarrier::detach() {
   {
     Inbox::Directory& all = Inbox::directory();
     const std::lock_guard lock(all.mutex);
-    all.inboxes.erase(inbox_->number);
+    all.inboxes.erase(inbox_->address);
   }
   std::deque<Post> unread;
   {
@@ -163,29 +180,25 @@ void MemoryCarrier::detach() {
   peers_.assign(peers_.size(), {});
 }
 
-std::string MemoryCarrier::address() const { return fmt::format("{}{}", kScheme, inbox_->number); }
+std::string MemoryCarrier::address() const { return inbox_->address; }
 
 int MemoryCarrier::descriptor() const { return inbox_->event; }
 
 Expected<void> MemoryCarrier::introduce(const std::vector<std::string>& addresses, std::uint64_t group,
                                         const Key& key) {
-  Inbox::Directory& all = Inbox::directory();
-  for (std::size_t r = 0; r < std::min(addresses.size(), peers_.size()); ++r) {
-    if (peers_[r].inbox) continue;
-    const std::string& address = addresses[r];
-    std::uint64_t number = 0;
-    if (address.starts_with(kScheme))
-      std::from_chars(address.data() + kScheme.size(), address.data() + address.size(), number);
-    const std::lock_guard lock(all.mutex);
-    const auto found = all.inboxes.find(number);
-    if (found != all.inboxes.end()) peers_[r].inbox = found->second.lock();
-    if (!peers_[r].inbox) {
-      return fail(ErrorCode::unreachable,
-                  fmt::format("rank {} at '{}' has gone, or is in another process: between processes use the "
-                              "carrier 'tcp'",
-                              r, address),
-                  {static_cast<std::uint16_t>(r)});
-    }
+  const std::size_t known = std::min(addresses.size(), peers_.size());
+  for (std::uint32_t r = 0; r < known; ++r) {
+    if (addresses[r].starts_with(home())) continue;
+    return fail(ErrorCode::unreachable,
+                fmt::format("rank {} at '{}' is in another process: between processes use the carrier 'tcp'",
+                            r, addresses[r]),
+                {static_cast<std::uint16_t>(r)});
+  }
+  for (std::uint32_t r = 0; r < known; ++r) {
+    if (peers_[r].inbox || peers_[r].lost) continue;
+    peers_[r].inbox = Inbox::find(addresses[r]);
+    // It may have found its reason to go earlier than this rank: what it has to say of it comes first.
+    if (!peers_[r].inbox) lose(r, "it has gone");
   }
   group_ = group;
   key_ = key;

@@ -25,7 +25,7 @@ class MemoryCarrier : public Carrier {
   static Expected<std::unique_ptr<MemoryCarrier>> create(std::uint32_t rank, std::uint32_t size);
   ~MemoryCarrier() override;
 
-  /// "memory:N": the inbox with this number, in this process.
+  /// "memory:", then what names this process, and the inbox in it.
   std::string address() const override;
   Expected<void> introduce(const std::vector<std::string>& addresses, std::uint64_t group,
                            const Key& key) override;

@@ -59,7 +59,8 @@ TEST(Carrier, InMemoryIsForOneProcess) {
   }
 }
 
-// The number is the same, as it may be on two machines.
+// The number of the process is the same, as it may be on two machines. Whoever finds out first goes at once,
+// and is not blamed by the others for that.
 TEST(Carrier, InMemoryFindsNobodyElsewhere) {
   const auto said = complaints([](Config& config) {
     config.carrier = "memory";
@@ -71,8 +72,7 @@ TEST(Carrier, InMemoryFindsNobodyElsewhere) {
   });
   for (const std::size_t rank : {0, 1}) {
     EXPECT_EQ(said[rank].message,
-              "rank 2 at 'memory:1' has gone, or is in another process: between processes use the carrier "
-              "'tcp'");
+              "rank 2 at 'memory:1' is in another process: between processes use the carrier 'tcp'");
   }
 }
 
