@@ -92,11 +92,15 @@ milliseconds::rep microseconds_of_a_large_one(World& world, bool waited) {
 }
 
 // After operations that were waited for, the communicator's thread stands back for 2 ms. A large one that
-// nobody waits for does not wait for that.
+// nobody waits for does not wait for that. A busy machine may be late, too, but not every time.
 TEST(LargeOperations, BeginAtOnceThoughNobodyWaits) {
   World world("ring", 2);
-  const auto waited = microseconds_of_a_large_one(world, true);
-  EXPECT_LT(microseconds_of_a_large_one(world, false), waited + 1500);
+  auto later = milliseconds::rep{1} << 30;
+  for (int round = 0; round < 10 && later >= 1500; ++round) {
+    const auto waited = microseconds_of_a_large_one(world, true);
+    later = std::min(later, microseconds_of_a_large_one(world, false) - waited);
+  }
+  EXPECT_LT(later, 1500);
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, Turns, testing::ValuesIn(strategies()),
