@@ -33,8 +33,9 @@ class Nudge {
 };
 
 /// The latter saves two changes of threads per operation, which is most of a small one's time. Whoever holds
-/// Mailbox::turns() may use the core, and nobody else: Clang checks it. All locks and atomics of a
-/// communicator are here, in Mailbox and in Operation::State.
+/// Mailbox::turns() may use the core, and nobody else: Clang checks it. Locks and atomics of this directory
+/// are here, in Mailbox, Operation::State and SharedHeap, for splits (communicator.cc) and for forks
+/// (operation.cc).
 ///
 /// The thread stands back as long as someone else has worked lately: it looks again now and then, and is
 /// woken at once when something is left over.
