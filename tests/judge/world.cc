@@ -207,6 +207,7 @@ void World::note_proposal(std::uint32_t from, std::uint32_t to, const std::strin
   if (fresh) {
     const Rank& own = ranks_[from];
     proposed.at = now_;
+    proposed.proposer = from;
     proposed.idle = own.ended == own.called;
     proposed.number = own.ended;
     proposed.members = news->proposal->error.members;

@@ -82,6 +82,7 @@ class World {
   };
   struct Proposed {
     Time at = 0;
+    std::uint32_t proposer = 0;
     std::uint64_t number = 0;  // the proposer's oldest operation
     bool idle = false;
     std::vector<std::uint16_t> members;

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 
 #include "judge/neighbours.h"
@@ -12,6 +13,8 @@ namespace passing::judge {
 namespace {
 
 constexpr Duration kBound = kSecond;  // after a deadline
+
+std::uint32_t log2_up(std::uint32_t size) { return static_cast<std::uint32_t>(std::bit_width(size - 1)); }
 
 }  // namespace
 
@@ -26,6 +29,10 @@ void World::check(Outcome& outcome) const {
   for (const auto& problem : {check_ends(), check_agreement(), check_innocence()}) {
     if (outcome.problem.empty()) outcome.problem = problem;
   }
+  // Section 1: of each proposal, over the way on which it came first.
+  if (const std::uint32_t most = 2 * log2_up(scenario_.ranks);
+      outcome.problem.empty() && outcome.most_hops > most)
+    outcome.problem = fmt::format("a proposal took {} hops, not {}", outcome.most_hops, most);
   if (proposals_.size() > 1) outcome.probes.insert("several proposals");
   for (const Rank& each : ranks_) {
     if (!each.decision) continue;
@@ -90,13 +97,17 @@ std::string World::check_agreement() const {
 bool World::guilty(std::uint32_t rank, const Proposed& proposed) const {
   const Rank& own = ranks_[rank];
   if (own.left || (!survivor(rank))) return true;
-  if ((scenario_.fault == Fault::partition || scenario_.fault == Fault::cancel ||
-       scenario_.fault == Fault::refused) &&
-      scenario_.culprits.contains(rank))
-    return true;
-  if (scenario_.fault == Fault::broken_link && scenario_.culprits.contains(rank)) return true;
-  if (scenario_.fault == Fault::partition)
-    return true;  // of the other side, or this one's: check_agreement sees
+  const bool culprit = scenario_.culprits.contains(rank);
+  // Each side names the other, and nobody of its own.
+  if (scenario_.fault == Fault::partition) {
+    const bool among = scenario_.culprits.contains(proposed.proposer);
+    const std::size_t side = among ? scenario_.culprits.size() : scenario_.ranks - scenario_.culprits.size();
+    // Two ranks have one way only, and an answer on it may be later than a roll call waits.
+    return culprit != among || (side == 2 && scenario_.loss > 0);
+  }
+  const bool by_itself = scenario_.fault == Fault::cancel || scenario_.fault == Fault::refused ||
+                         scenario_.fault == Fault::broken_link;
+  if (by_itself && culprit) return true;
   // What it did so shortly before, others may not know.
   const Duration slack = (scenario_.loss > 0 ? 500 : 150) * kMillisecond;
   std::uint64_t calls = 0;
@@ -113,6 +124,8 @@ std::string World::check_innocence() const {
     for (std::uint32_t r = 0; r < scenario_.ranks; ++r) someone = someone || guilty(r, proposed);
     if (scenario_.fault == Fault::broken_link && proposed.members.size() != 2)
       return fmt::format("not both ends are named: {}", key);
+    if (scenario_.fault == Fault::partition && proposed.members.empty())
+      return fmt::format("nobody of the other side is named: {}", key);
     for (const std::uint16_t each : proposed.members) {
       if (someone && !guilty(each, proposed)) return fmt::format("{} is named, and innocent: {}", each, key);
     }
