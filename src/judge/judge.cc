@@ -130,7 +130,7 @@ void Judge::lost(Time now, std::uint32_t rank, const std::string& reason, Link l
   if (!first || decision_ || leaving_ || board_.of(rank).left) return;
   open_round(now);
   suspicions_.push_back(
-      {now + kExplanation,
+      {held_until(now),
        round_,
        {ErrorCode::peer_lost, fmt::format("{} is lost: {}", group_.names[rank], reason), {id}},
        id});
@@ -145,30 +145,52 @@ void Judge::problem(Time now, Error error, bool certain) {
     return;
   }
   open_round(now);
-  suspicions_.push_back({now + kExplanation, round_, std::move(error), std::nullopt});
+  suspicions_.push_back({held_until(now), round_, std::move(error), std::nullopt});
+}
+
+Time Judge::held_until(Time now) const {
+  const Time due = now + kExplanation;
+  return turn_ ? std::min(due, std::max(now, turn_->deadline + kHeldMost)) : due;
+}
+
+// Two ranks may open roll calls of the same number. Who has answered one of them may have died before the
+// other. By now all that it said has come, so that the next number is new.
+bool Judge::ask_again(Time now, Suspicion& suspicion) {
+  const Time due = held_until(now);
+  if (!suspicion.lost || suspicion.again || due == now || !answered(*suspicion.lost, suspicion.round))
+    return false;
+  open_round(now);
+  suspicion.again = true;
+  suspicion.round = round_;
+  suspicion.due = due;
+  return true;
+}
+
+Error Judge::verdict(Time now, const Suspicion& suspicion) const {
+  Error error = suspicion.error;
+  if (!suspicion.lost) {
+    if (error.code == ErrorCode::disagreement) return error;
+    // Who has not called yet is late only after the deadline.
+    const bool late = turn_ && now >= turn_->deadline;
+    return (late ? who_is_missing(now, suspicion.round) : who_is_dead(suspicion.round)).value_or(error);
+  }
+  const std::uint16_t rank = *suspicion.lost;
+  if (answered(rank, suspicion.round)) {
+    error.message = fmt::format("the connection of {} and {} broke: {}", group_.names[group_.rank],
+                                group_.names[rank], lost_.at(rank));
+    error.members = both({static_cast<std::uint16_t>(group_.rank)}, {rank});
+  } else if (const Ranks all = dead(suspicion.round); all.size() > 1) {
+    error.message = fmt::format("{} are lost: {}", names_of(all), lost_.at(rank));
+    error.members = all;
+  }
+  return error;
 }
 
 void Judge::check_suspicions(Time now) {
-  for (const Suspicion& each : suspicions_) {
+  for (Suspicion& each : suspicions_) {
     if (now < each.due) continue;
-    Error error = each.error;
-    if (each.lost) {
-      const std::uint16_t rank = *each.lost;
-      if (board_.of(rank).left) continue;
-      if (answered(rank, each.round)) {
-        error.message = fmt::format("the connection of {} and {} broke: {}", group_.names[group_.rank],
-                                    group_.names[rank], lost_.at(rank));
-        error.members = both({static_cast<std::uint16_t>(group_.rank)}, {rank});
-      } else if (const Ranks all = dead(each.round); all.size() > 1) {
-        error.message = fmt::format("{} are lost: {}", names_of(all), lost_.at(rank));
-        error.members = all;
-      }
-    } else if (error.code != ErrorCode::disagreement) {
-      // Who has not called yet is late only after the deadline.
-      const bool late = turn_ && now >= turn_->deadline;
-      error = (late ? who_is_missing(now, each.round) : who_is_dead(each.round)).value_or(error);
-    }
-    return propose(now, std::move(error));
+    if (each.lost && board_.of(*each.lost).left) continue;
+    if (!ask_again(now, each)) return propose(now, verdict(now, each));
   }
   std::erase_if(suspicions_, [now](const Suspicion& each) { return now >= each.due; });
 }

@@ -23,6 +23,8 @@ constexpr Duration kAnswer = 350 * kMillisecond;
 constexpr Duration kSettle = 100 * kMillisecond;
 constexpr Duration kSettleMost = 350 * kMillisecond;
 constexpr Duration kSettlePatient = kSecond;
+/// Nothing is held longer after a deadline: a decision must follow within a second of it.
+constexpr Duration kHeldMost = kSecond - kSettleMost;
 constexpr Duration kPace = 5 * kMillisecond;
 
 /// What the group does now.
@@ -102,6 +104,7 @@ class Judge {
     std::uint64_t round = 0;  // who has answered this lives
     Error error;
     std::optional<std::uint16_t> lost;
+    bool again = false;  // the second roll call, for one that has answered the first
   };
   // The roll call for a deadline.
   struct Inquiry {
@@ -121,6 +124,9 @@ class Judge {
   void renew_record();
   void on_proposal(Time now, std::size_t from, Proposal proposal);
   void propose(Time now, Error error);
+  Time held_until(Time now) const;
+  bool ask_again(Time now, Suspicion& suspicion);
+  Error verdict(Time now, const Suspicion& suspicion) const;
   void check_suspicions(Time now);
   void check_left(Time now);
   void check_deadline(Time now);

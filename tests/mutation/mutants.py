@@ -14,7 +14,7 @@ MUTANTS = [
     ("judge-decides-at-once", "src/judge/judge.cc",
      "  if (now < settled()) return;\n", "", JUDGES),
     ("judge-blames-who-left-in-order", "src/judge/judge.cc",
-     "      if (board_.of(rank).left) continue;\n", "", JUDGES),
+     "    if (each.lost && board_.of(*each.lost).left) continue;\n", "", JUDGES),
     ("judge-does-not-pass-on", "src/judge/judge.cc",
      "    if (can_reach(neighbours_[i].rank)) outbox_", "    if (from == neighbours_.size()) outbox_", JUDGES),
     ("judge-passes-on-again", "src/judge/judge.cc",
@@ -33,7 +33,7 @@ MUTANTS = [
     ("judge-does-not-wait-for-an-explanation", "src/judge/judge.h",
      "kExplanation = 250 *", "kExplanation = 0 *", JUDGES),
     ("judge-takes-a-broken-link-for-a-death", "src/judge/judge.cc",
-     "      if (answered(rank, each.round)) {", "      if (false) {", JUDGES),
+     "  if (answered(rank, suspicion.round)) {", "  if (false) {", JUDGES),
 
     # The dataplane in the kernel.
     ("kernel-skips-the-key", "src/dataplane/bpf/aggregate.h",
