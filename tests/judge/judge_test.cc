@@ -29,8 +29,12 @@ TEST_P(Judges, AgreeAndNameNobodyInnocent) {
     for (const std::string& each : expect_right(seed).probes) ++probes[each];
   }
   // A generator that stopped making faults would leave every test green.
-  for (const char* each : {"a segment was lost", "several proposals", "left before it", "not answering",
-                           "not calling it", "is lost", "are lost", "not confirmed"}) {
+  for (const char* each :
+       {"a segment was lost", "several proposals", "left before it", "not answering", "not calling it",
+        "is lost", "are lost", "not confirmed", "the switch is unreachable", "the switch waits for",
+        "a message has another length", "they called something else", "in the middle of it",
+        "patience has ended", "not held after the deadline", "the dead instead of the switch",
+        "the missing instead of the switch"}) {
     EXPECT_GT(probes[each], 0U) << each;
   }
 }

@@ -16,10 +16,11 @@ struct Weight {
   std::uint64_t weight;
 };
 constexpr Weight kWeights[] = {
-    {Fault::none, 6},    {Fault::kill, 14},       {Fault::kill_host, 8},  {Fault::kill_neighbours, 8},
-    {Fault::stop, 10},   {Fault::pause, 8},       {Fault::partition, 10}, {Fault::healing, 8},
-    {Fault::absent, 10}, {Fault::late, 6},        {Fault::cancel, 4},     {Fault::refused, 4},
-    {Fault::leave, 8},   {Fault::broken_link, 4},
+    {Fault::none, 6},    {Fault::kill, 14},       {Fault::kill_host, 8},   {Fault::kill_neighbours, 8},
+    {Fault::stop, 10},   {Fault::pause, 8},       {Fault::partition, 10},  {Fault::healing, 8},
+    {Fault::absent, 10}, {Fault::late, 6},        {Fault::cancel, 4},      {Fault::refused, 4},
+    {Fault::leave, 8},   {Fault::broken_link, 4}, {Fault::switch_down, 6}, {Fault::stuck, 8},
+    {Fault::differ, 6},
 };
 
 Fault pick_fault(rehearse::Random& random) {
@@ -31,6 +32,30 @@ Fault pick_fault(rehearse::Random& random) {
     at -= each.weight;
   }
   return Fault::none;
+}
+
+// The switch has trouble of its own, or because of what happens to ranks.
+void add_trouble(Scenario& s, rehearse::Random& random) {
+  switch (s.fault) {
+    case Fault::kill:
+    case Fault::kill_host:
+    case Fault::kill_neighbours:
+      // While everyone is in the middle of it, and patient.
+      s.stalls = random.chance(0.15);
+      if (s.stalls) s.at = s.timeout + random.between(0, 700 * kMillisecond);
+      // Often it notices before the ranks do.
+      if (random.chance(0.4))
+        s.switch_at = s.at + random.between(0, (random.chance(0.6) ? 1 : 100) * kMillisecond);
+      break;
+    case Fault::stop:
+    case Fault::absent:
+      if (random.chance(0.4)) s.switch_at = s.at + random.between(0, s.timeout + 100 * kMillisecond);
+      break;
+    case Fault::switch_down: s.switch_at = s.at; break;
+    case Fault::stuck: s.answers = random.chance(0.7); break;
+    case Fault::differ: s.compared = random.chance(0.5); break;
+    default: break;
+  }
 }
 
 }  // namespace
@@ -51,6 +76,9 @@ const char* to_string(Fault fault) {
     case Fault::refused: return "refused";
     case Fault::leave: return "leave";
     case Fault::broken_link: return "broken_link";
+    case Fault::switch_down: return "switch_down";
+    case Fault::stuck: return "stuck";
+    case Fault::differ: return "differ";
   }
   return "?";
 }
@@ -81,7 +109,8 @@ Scenario Scenario::from_seed(std::uint64_t seed) {
       s.culprits.insert(static_cast<std::uint32_t>((first + i) % s.ranks));
   };
   switch (s.fault) {
-    case Fault::none: break;
+    case Fault::none:
+    case Fault::switch_down: break;
     case Fault::kill:
     case Fault::stop:
     case Fault::absent: some(random.chance(0.6) ? 1 : 3); break;
@@ -107,20 +136,27 @@ Scenario Scenario::from_seed(std::uint64_t seed) {
       break;
     case Fault::cancel:
     case Fault::refused:
+    case Fault::stuck:
     case Fault::leave: some(1); break;
     case Fault::broken_link:
       s.loss = 0;  // with two ranks there is only one way, and a late answer is none
       while (s.culprits.size() < 2) s.culprits.insert(static_cast<std::uint32_t>(random.below(s.ranks)));
       break;
+    case Fault::differ:
+      while (s.culprits.size() < 2) s.culprits.insert(static_cast<std::uint32_t>(random.below(s.ranks)));
+      break;
   }
+  add_trouble(s, random);
   return s;
 }
 
 std::string Scenario::describe() const {
   return fmt::format(
-      "seed {}: {} ranks, {} operations, timeout {} ms, loss {}, slow {}, {} of {} at {} ms for {} ms", seed,
-      ranks, operations, timeout / kMillisecond, loss, slow, to_string(fault), culprits, at / kMillisecond,
-      lasts / kMillisecond);
+      "seed {}: {} ranks, {} operations, timeout {} ms, loss {}, slow {}, {} of {} at {} ms for {} ms, "
+      "switch at {} ms{}{}{}",
+      seed, ranks, operations, timeout / kMillisecond, loss, slow, to_string(fault), culprits,
+      at / kMillisecond, lasts / kMillisecond, switch_at ? *switch_at / kMillisecond : -1,
+      answers ? ", answers" : "", compared ? ", compared" : "", stalls ? ", stalls" : "");
 }
 
 }  // namespace passing::judge

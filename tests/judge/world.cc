@@ -24,8 +24,10 @@ World::World(const Scenario& scenario) : scenario_(scenario), random_(scenario.s
   const std::uint32_t size = scenario_.ranks;
   ranks_.resize(size);
   wakes_.assign(size, INT64_MAX);
-  constexpr Shape kShapes[] = {Shape::all, Shape::ring, Shape::broadcast};
+  constexpr Shape kShapes[] = {Shape::all, Shape::ring, Shape::broadcast, Shape::network};
   for (std::uint32_t i = 0; i < scenario_.operations; ++i) shapes_.push_back(random_.pick(kShapes));
+  if (scenario_.switch_at) shapes_.assign(scenario_.operations, Shape::network);
+  if (scenario_.stalls) shapes_.back() = Shape::network;
   std::vector<std::string> names;
   for (std::uint32_t r = 0; r < size; ++r) names.push_back(fmt::format("rank {}", r));
   for (std::uint32_t r = 0; r < size; ++r) {
@@ -43,7 +45,8 @@ World::World(const Scenario& scenario) : scenario_(scenario), random_(scenario.s
               if (shapes_[number] == Shape::ring) add((r + scenario_.ranks - 1) % scenario_.ranks);
               if (shapes_[number] == Shape::broadcast && !needed.empty()) add(needed.front());
               for (const std::uint32_t each : needed) {
-                if (shapes_[number] == Shape::all && ranks_[each].called <= number) add(each);
+                const bool stuck = scenario_.fault == Fault::stuck && scenario_.culprits.contains(each);
+                if (shapes_[number] == Shape::all && (stuck || ranks_[each].called <= number)) add(each);
               }
               return waits;
             }});
@@ -75,9 +78,13 @@ std::vector<std::uint32_t> World::needs(std::uint32_t rank, std::uint64_t number
 }
 
 bool World::complete(std::uint32_t rank, std::uint64_t number) const {
+  const bool network = shapes_[number] == Shape::network;
+  const bool stuck = scenario_.fault == Fault::stuck && is_last(number);
+  if (network && (switch_down_ || stuck || (scenario_.stalls && is_last(number)))) return false;
   const auto needed = needs(rank, number);
   return std::ranges::all_of(needed, [&](std::uint32_t each) {
     const Rank& other = ranks_[each];
+    if (stuck && scenario_.culprits.contains(each)) return false;
     if (other.ended > number) return true;
     return other.called > number && !other.dead && !other.stopped && !other.decision && !apart(rank, each);
   });
@@ -122,7 +129,9 @@ void World::set_turn(std::uint32_t rank) {
   own.judge->called(own.called);
   if (own.ended == own.called) return own.judge->idle();
   own.turn_since = now_;
-  own.judge->turn({own.ended, now_, now_ + scenario_.timeout, 0});
+  own.judge->turn({own.ended, now_, now_ + scenario_.timeout, patience(own.ended)});
+  if (switch_down_) complain_of_switch(rank);
+  if (scenario_.fault == Fault::stuck && scenario_.answers && is_last(own.ended)) ask_switch(rank);
 }
 
 void World::schedule_calls(std::uint32_t rank, std::uint64_t number) {
@@ -210,7 +219,7 @@ void World::note_proposal(std::uint32_t from, std::uint32_t to, const std::strin
     proposed.proposer = from;
     proposed.idle = own.ended == own.called;
     proposed.number = own.ended;
-    proposed.members = news->proposal->error.members;
+    proposed.error = news->proposal->error;
     proposed.hops[from] = 0;
   }
   const std::uint32_t hops = proposed.hops.at(from) + 1;
@@ -271,11 +280,16 @@ void World::pump(std::uint32_t rank) {
 }
 
 void World::schedule_fault() {
+  if (scenario_.switch_at)
+    at(*scenario_.switch_at, [this] {
+      switch_down_ = true;
+      for (std::uint32_t r = 0; r < scenario_.ranks; ++r) complain_of_switch(r);
+    });
   for (const std::uint32_t rank : scenario_.culprits) {
     // Not quite at the same time.
-    const Time when = scenario_.at + (scenario_.fault == Fault::partition || scenario_.fault == Fault::healing
-                                          ? 0
-                                          : random_.between(0, 100) * kMillisecond);
+    const bool at_once = scenario_.fault == Fault::partition || scenario_.fault == Fault::healing ||
+                         (scenario_.switch_at && rank == *scenario_.culprits.begin());
+    const Time when = scenario_.at + (at_once ? 0 : random_.between(0, 100) * kMillisecond);
     Rank& own = ranks_[rank];
     switch (scenario_.fault) {
       case Fault::kill:
@@ -284,6 +298,7 @@ void World::schedule_fault() {
         at(when, [this, rank, &own] {
           if (own.decided_closed) return;
           own.dead = true;
+          own.dead_at = now_;
           close_connections(rank, true, "Connection reset by peer");
           close_connections(rank, false, "Connection reset by peer");
         });
@@ -336,7 +351,12 @@ void World::schedule_fault() {
           pump(rank);
         });
         break;
+      case Fault::differ:
+        if (rank == *scenario_.culprits.begin()) at(when, [this] { see_difference(); });
+        break;
       case Fault::none:
+      case Fault::switch_down:
+      case Fault::stuck:
       case Fault::absent:
       case Fault::late: break;
     }

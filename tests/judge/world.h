@@ -30,6 +30,9 @@ enum class Fault : std::uint8_t {
   refused,
   leave,
   broken_link,
+  switch_down,  // alone: nobody is to blame
+  stuck,        // everyone is in the middle of it, and what the culprit sends does not come
+  differ,       // one of two sees a message of another length
 };
 const char* to_string(Fault fault);
 
@@ -46,8 +49,12 @@ struct Scenario {
   double slow = 0;  // of connections, which take 20 to 40 ms
   Fault fault = Fault::none;
   std::set<std::uint32_t> culprits;
-  Time at = 0;         // when it happens
-  Duration lasts = 0;  // of a pause or a partition that heals
+  Time at = 0;                    // when it happens
+  Duration lasts = 0;             // of a pause or a partition that heals
+  std::optional<Time> switch_at;  // from then on the switch is in trouble
+  bool answers = false;           // stuck: asked after the deadline, the switch knows who
+  bool compared = false;          // differ: the other one finds it by comparing calls
+  bool stalls = false;            // the last operation does not complete, whatever else happens
 };
 
 /// How a run went. `problem` is empty if everything is as it must be.
@@ -63,7 +70,7 @@ class World {
   Outcome run();
 
  private:
-  enum class Shape : std::uint8_t { all, ring, broadcast };
+  enum class Shape : std::uint8_t { all, ring, broadcast, network };
   struct Rank {
     std::unique_ptr<Judge> judge;
     bool dead = false, stopped = false, leaving = false, left = false, decided_closed = false;
@@ -72,6 +79,8 @@ class World {
     std::optional<Decision> decision;
     Time decided_at = 0;
     Time turn_since = 0;
+    Time dead_at = 0;
+    std::optional<Time> complained_at;        // of the switch, or held back otherwise
     std::vector<std::function<void()>> held;  // what comes while it is stopped
   };
   struct Event {
@@ -83,9 +92,9 @@ class World {
   struct Proposed {
     Time at = 0;
     std::uint32_t proposer = 0;
+    Error error;
     std::uint64_t number = 0;  // the proposer's oldest operation
     bool idle = false;
-    std::vector<std::uint16_t> members;
     std::map<std::uint32_t, std::uint32_t> hops;
   };
 
@@ -105,11 +114,23 @@ class World {
   void note_proposal(std::uint32_t from, std::uint32_t to, const std::string& data);
   Duration delay(std::uint32_t from, std::uint32_t to);
   bool apart(std::uint32_t a, std::uint32_t b) const;
+  Duration patience(std::uint64_t number) const;
+  bool is_last(std::uint64_t number) const { return number + 1 == scenario_.operations; }
+  void complain(std::uint32_t rank, Error error, bool certain);
+  void complain_of_switch(std::uint32_t rank);
+  void ask_switch(std::uint32_t rank);
+  void see_difference();
   void close_connections(std::uint32_t rank, bool control, const char* why);
   void check(Outcome& outcome) const;
   std::string check_ends() const;
   std::string check_agreement() const;
   std::string check_innocence() const;
+  std::string check_held() const;
+  std::string check_patience() const;
+  std::string check_named_instead() const;
+  std::string check_word() const;
+  Time judged_at(const Rank& rank) const;
+  void note_switch(Outcome& outcome) const;
   bool guilty(std::uint32_t rank, const Proposed& proposed) const;
   bool survivor(std::uint32_t rank) const;
 
@@ -123,6 +144,7 @@ class World {
   std::map<std::pair<std::uint32_t, std::uint32_t>, Time> arrivals_;  // of the last message, by connection
   std::map<std::pair<std::uint32_t, std::uint32_t>, Duration> base_;
   bool parted_ = false;
+  bool switch_down_ = false;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::function<void()>>> parted_mail_;
   std::map<std::string, Proposed> proposals_;  // by what is on the wire
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::string>, int> carried_;

@@ -26,13 +26,15 @@ bool World::survivor(std::uint32_t rank) const {
 }
 
 void World::check(Outcome& outcome) const {
-  for (const auto& problem : {check_ends(), check_agreement(), check_innocence()}) {
+  for (const auto& problem : {check_ends(), check_agreement(), check_innocence(), check_held(),
+                              check_patience(), check_named_instead(), check_word()}) {
     if (outcome.problem.empty()) outcome.problem = problem;
   }
   // Section 1: of each proposal, over the way on which it came first.
   if (const std::uint32_t most = 2 * log2_up(scenario_.ranks);
       outcome.problem.empty() && outcome.most_hops > most)
     outcome.problem = fmt::format("a proposal took {} hops, not {}", outcome.most_hops, most);
+  note_switch(outcome);
   if (proposals_.size() > 1) outcome.probes.insert("several proposals");
   for (const Rank& each : ranks_) {
     if (!each.decision) continue;
@@ -106,8 +108,11 @@ bool World::guilty(std::uint32_t rank, const Proposed& proposed) const {
     return culprit != among || (side == 2 && scenario_.loss > 0);
   }
   const bool by_itself = scenario_.fault == Fault::cancel || scenario_.fault == Fault::refused ||
-                         scenario_.fault == Fault::broken_link;
+                         scenario_.fault == Fault::broken_link || scenario_.fault == Fault::stuck ||
+                         scenario_.fault == Fault::differ;
   if (by_itself && culprit) return true;
+  // An answer may be late, and everyone has called: rule 5 of section 5.
+  if (scenario_.fault == Fault::stuck && scenario_.loss > 0) return true;
   // What it did so shortly before, others may not know.
   const Duration slack = (scenario_.loss > 0 ? 500 : 150) * kMillisecond;
   std::uint64_t calls = 0;
@@ -122,11 +127,11 @@ std::string World::check_innocence() const {
   for (const auto& [key, proposed] : proposals_) {
     bool someone = false;
     for (std::uint32_t r = 0; r < scenario_.ranks; ++r) someone = someone || guilty(r, proposed);
-    if (scenario_.fault == Fault::broken_link && proposed.members.size() != 2)
+    if (scenario_.fault == Fault::broken_link && proposed.error.members.size() != 2)
       return fmt::format("not both ends are named: {}", key);
-    if (scenario_.fault == Fault::partition && proposed.members.empty())
+    if (scenario_.fault == Fault::partition && proposed.error.members.empty())
       return fmt::format("nobody of the other side is named: {}", key);
-    for (const std::uint16_t each : proposed.members) {
+    for (const std::uint16_t each : proposed.error.members) {
       if (someone && !guilty(each, proposed)) return fmt::format("{} is named, and innocent: {}", each, key);
     }
   }

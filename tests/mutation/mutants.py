@@ -34,6 +34,16 @@ MUTANTS = [
      "kExplanation = 250 *", "kExplanation = 0 *", JUDGES),
     ("judge-takes-a-broken-link-for-a-death", "src/judge/judge.cc",
      "  if (answered(rank, suspicion.round)) {", "  if (false) {", JUDGES),
+    ("judge-believes-an-answer-to-another-roll-call", "src/judge/judge.cc",
+     "suspicion.again || due == now ||", "true ||", JUDGES),
+    ("judge-holds-beyond-the-second", "src/judge/judge.h",
+     "kHeldMost = kSecond - kSettleMost;", "kHeldMost = kSecond;", JUDGES),
+    ("judge-has-no-patience", "src/judge/judge.cc",
+     "  Time due = turn_->deadline + turn_->patience;", "  Time due = turn_->deadline;", JUDGES),
+    ("judge-takes-what-looks-wrong-for-certain", "src/judge/judge.cc",
+     "  if (certain) return propose", "  if (certain || true) return propose", JUDGES),
+    ("judge-blames-the-switch-for-the-dead", "src/judge/judge.cc",
+     " : who_is_dead(suspicion.round)).value_or(error)", " : std::nullopt).value_or(error)", JUDGES),
 
     # The dataplane in the kernel.
     ("kernel-skips-the-key", "src/dataplane/bpf/aggregate.h",
