@@ -35,7 +35,7 @@ MUTANTS = [
     ("judge-takes-a-broken-link-for-a-death", "src/judge/judge.cc",
      "  if (answered(rank, suspicion.round)) {", "  if (false) {", JUDGES),
     ("judge-believes-an-answer-to-another-roll-call", "src/judge/judge.cc",
-     "suspicion.again || due == now ||", "true ||", JUDGES),
+     "suspicion.again || due == now ||", "true ||", ("judge_tests", "Judge.DoesNotFailAgain")),
     ("judge-holds-beyond-the-second", "src/judge/judge.h",
      "kHeldMost = kSecond - kSettleMost;", "kHeldMost = kSecond;", JUDGES),
     ("judge-has-no-patience", "src/judge/judge.cc",
