@@ -57,7 +57,9 @@ void Core::turn(bool post, std::span<const pollfd> sources) {
     witness_->hear_control();
   }
   runner_.run();
+  // What writing has found out makes no source readable.
   if (group_->carrier && group_->carrier->has_lost()) witness_->hear_data();
+  if (group_->control && group_->control->has_lost()) witness_->hear_control();
   check_time();
   points_.check();
 }
