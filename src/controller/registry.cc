@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <bit>
 
+#include "controller/random_key.h"
 #include "net/limits.h"
 
 namespace passing::controller {
@@ -24,12 +24,6 @@ bool same_secret(const std::string& a, const std::string& b) {
     difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
   }
   return difference == 0;
-}
-
-std::uint64_t random_key() {
-  std::uint64_t key = 0;
-  PASSING_ASSERT(getrandom(&key, sizeof key, 0) == sizeof key);
-  return key;
 }
 
 // What a blob costs: every entry something, also an empty one.

@@ -11,6 +11,7 @@
 
 #include "base/mutex.h"
 #include "controller/metrics.h"
+#include "controller/random_key.h"
 #include "net/hex.h"
 
 namespace passing::controller {
@@ -121,6 +122,7 @@ struct Server::State {
   Registry& registry;
   dataplane::Dataplane& dataplane;
   Options options;
+  const std::string boot = fmt::format("{:016x}", random_key());
   httplib::Server http;
   socket_t socket = -1;  // where it listens
   int port = 0;
@@ -185,6 +187,7 @@ struct Server::State {
                       {"slots", totals.slots},
                       {"free_slots", totals.free_slots},
                       {"most_members", PASSING_MAX_MEMBERS},
+                      {"boot", boot},
                       {"lanes", lanes}});
   }
 

@@ -22,7 +22,11 @@ using nlohmann::json;
 constexpr int kRepeats = 2;
 
 std::size_t append(char* data, std::size_t size, std::size_t count, void* to) {
-  static_cast<std::string*>(to)->append(data, size * count);
+  try {
+    static_cast<std::string*>(to)->append(data, size * count);
+  } catch (const std::bad_alloc&) {
+    return 0;  // not through curl: it gives up
+  }
   return size * count;
 }
 
@@ -39,7 +43,7 @@ curl_socket_t open_socket(void* reason, curlsocktype /*purpose*/, curl_sockaddr*
 // The error number of what ran out here; 0: nothing did.
 int shortage(CURLcode code, int no_socket) {
   if (is_shortage(no_socket)) return no_socket;
-  return code == CURLE_OUT_OF_MEMORY ? ENOMEM : 0;
+  return code == CURLE_OUT_OF_MEMORY || code == CURLE_WRITE_ERROR ? ENOMEM : 0;
 }
 
 // curl_easy_perform, but ended by the limits at once.
@@ -157,6 +161,7 @@ Expected<SwitchDescription> ControllerClient::describe() const {
     result.elements = body->at("elements").get<std::uint32_t>();
     result.mtu = body->at("mtu").get<int>();
     result.little_endian = body->at("byte_order") == "little";
+    result.boot = body->value("boot", "");
     // Where the controller really answered: its name may have addresses of both families.
     const bool six = connected.find(':') != std::string::npos;
     const auto controller = parse_address(six ? "[" + connected + "]:0" : connected + ":0");

@@ -16,6 +16,7 @@ struct SwitchDescription {
   std::uint32_t elements = 0;
   int mtu = 0;
   bool little_endian = true;
+  std::string boot;  ///< differs whenever the switch has been started anew
   std::vector<SocketAddress> lanes;
 };
 

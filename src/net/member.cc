@@ -29,7 +29,7 @@ constexpr std::size_t kWindowBytes = 512U << 10;
 // For the controller to hear that this member leaves: in order; or because something has failed, when
 // someone may be waiting to hear of that.
 constexpr Duration kOrderlyFarewell = 5 * kSecond;
-constexpr Duration kFarewell = 500 * kMillisecond;
+constexpr Duration kFarewell = 300 * kMillisecond;
 // A heartbeat that has been under way for longer is not answered any more.
 constexpr Duration kSlowAnswer = 300 * kMillisecond;
 
@@ -255,14 +255,16 @@ Expected<void> Member::leave(Duration timeout) {
 
 void Member::part(Duration limit) {
   const Time end = monotonic_now() + limit;
+  bool left = false;
   if (const auto number = endpoint_->leave(end); number) {
-    for (bool left = false; !left && monotonic_now() < end;) {
+    while (!left && monotonic_now() < end) {
       send_all();
       while (auto done = endpoint_->next_completion()) left = left || done->number == *number;
       if (!left) receive_until(std::min(end, endpoint_->next_timer().value_or(end)));
     }
   }
-  static_cast<void>(tell_controller(kOrderlyFarewell));
+  // If the switch does not answer, its controller hardly will.
+  static_cast<void>(tell_controller(left ? kOrderlyFarewell : kFarewell));
 }
 
 void Member::send_all() {
@@ -315,7 +317,7 @@ void Member::receive(std::span<const pollfd> sources) {
     std::uint64_t count = 0;
     static_cast<void>(!::read(wake_, &count, sizeof count));
     const MutexLock lock(mutex_);
-    if (!ended_.empty()) endpoint_->end_epoch({ErrorCode::epoch_ended, ended_, ended_for_});
+    if (ended_) endpoint_->end_epoch(*ended_);
   }
 }
 
@@ -332,32 +334,74 @@ void Member::heartbeat() {
   pthread_setname_np(pthread_self(), "passing-heart");
   const ControllerClient client(options_.controller, {.interrupt = interrupt_});
   Time heard = monotonic_now();
-  const MutexLock lock(mutex_);
-  while (!stop_ && ended_.empty()) {
-    stopping_.wait_for(mutex_, std::chrono::nanoseconds(options_.heartbeat));
-    if (stop_) break;
-    mutex_.unlock();
+  while (rest()) {
     asked_ = monotonic_now();
-    const auto state = client.look(options_.job, membership_.key, options_.rank);
-    mutex_.lock();
-    if (stop_) break;  // asked_ stays: it may have been under way for long
-    const Time now = monotonic_now();
+    std::optional<Error> ended;
+    bool answers = true;
+    try {
+      const auto state = client.look(options_.job, membership_.key, options_.rank);
+      const Time now = monotonic_now();
+      answers = state || !unasked(state.error());
+      if (state) heard = now;
+      ended = state ? end_of(*state) : end_of(client, state.error(), now - heard);
+    } catch (const std::bad_alloc&) {
+      // Whoever works for this rank meets the same, and says so. It is asked again.
+    }
+    if (!go_on(std::move(ended))) return;  // asked_ stays: it may have been under way for long
     asked_ = 0;
-    answers_ = state || !unasked(state.error());
-    if (state) heard = now;
-    if (state && state->phase == JobState::Phase::ended) {
-      ended_ = state->reason;
-      ended_for_ = state->missing;
-      if (!ended_for_.empty() && !options_.names.empty())
-        ended_ = fmt::format("the switch does not hear of {} any more", list(ended_for_, options_.names));
-    }
-    if (!state && !unasked(state.error())) ended_ = state.error().message;
-    if (!state && now - heard > options_.silence) ended_ = state.error().message;
-    if (!ended_.empty()) {
-      const std::uint64_t one = 1;
-      static_cast<void>(!::write(wake_, &one, sizeof one));
-    }
+    answers_ = answers;
   }
+}
+
+// False: it is over.
+bool Member::rest() {
+  const MutexLock lock(mutex_);
+  if (!stop_ && !ended_) stopping_.wait_for(mutex_, std::chrono::nanoseconds(options_.heartbeat));
+  return !stop_ && !ended_;
+}
+
+// False: there is nobody to tell.
+bool Member::go_on(std::optional<Error> ended) {
+  const MutexLock lock(mutex_);
+  if (stop_) return false;
+  if (!ended) return true;
+  ended_ = std::move(ended);
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(wake_, &one, sizeof one));
+  return true;
+}
+
+std::optional<Error> Member::end_of(const JobState& state) const {
+  if (state.phase != JobState::Phase::ended) return std::nullopt;
+  if (state.missing.empty() || options_.names.empty())
+    return Error{ErrorCode::epoch_ended, state.reason, state.missing};
+  return Error{ErrorCode::epoch_ended,
+               fmt::format("the switch does not hear of {} any more", list(state.missing, options_.names)),
+               state.missing};
+}
+
+// The controller has not said how the job is. One that does not answer may do so again.
+std::optional<Error> Member::end_of(const ControllerClient& client, const Error& refusal,
+                                    Duration silent) const {
+  if (unasked(refusal)) {
+    if (silent <= options_.silence) return std::nullopt;
+    return Error{refusal.code,
+                 fmt::format("no answer from the switch for {:.1f} s: {}",
+                             static_cast<double>(silent) / kSecond, refusal.message),
+                 {}};
+  }
+  const auto now = client.describe();
+  if (now && now->boot != switch_.boot) {
+    return Error{ErrorCode::epoch_ended,
+                 fmt::format("the switch at {} has been started anew, and knows nothing of job '{}'",
+                             options_.controller, options_.job),
+                 {}};
+  }
+  return Error{ErrorCode::epoch_ended,
+               fmt::format("the switch at {} has ended this epoch of job '{}': has the job been started "
+                           "again?",
+                           options_.controller, options_.job),
+               {}};
 }
 
 }  // namespace passing::net

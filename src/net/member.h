@@ -43,7 +43,7 @@ class Member {
 
   /// Returns when all members have joined.
   static Expected<std::unique_ptr<Member>> join(const Options& options);
-  /// Tells the controller, unless that has been done; waits half a second for it at the most.
+  /// Tells the controller, unless that has been done; waits 0.3 s for it at the most.
   ~Member();
 
   /// The deadline of all that is pending is now.
@@ -92,6 +92,10 @@ class Member {
   void receive(std::span<const pollfd> sources);
   void receive_until(Time limit);
   void heartbeat();
+  bool rest();
+  std::optional<Error> end_of(const JobState& state) const;
+  std::optional<Error> end_of(const ControllerClient& client, const Error& refusal, Duration silent) const;
+  bool go_on(std::optional<Error> ended);
   void stop_heart();
 
   Options options_;
@@ -109,8 +113,7 @@ class Member {
   Mutex mutex_;
   std::condition_variable_any stopping_;
   bool stop_ PASSING_GUARDED_BY(mutex_) = false;
-  std::string ended_ PASSING_GUARDED_BY(mutex_);
-  std::vector<std::uint16_t> ended_for_ PASSING_GUARDED_BY(mutex_);
+  std::optional<Error> ended_ PASSING_GUARDED_BY(mutex_);
   std::thread heart_;
   int interrupt_ = -1;                // readable: a heartbeat under way ends at once
   std::atomic<bool> answers_ = true;  // the controller, as far as the heart knows

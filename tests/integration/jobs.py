@@ -30,7 +30,7 @@ class Rank:
     def __init__(self, rank, size, strategy, environment, *arguments):
         self.rank = rank
         self.out = self.errors = ""
-        self.ended = None
+        self.ended = self.last_word = None
         self.process = subprocess.Popen(
             [PEER, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, "PASSING_RANK": str(rank), "PASSING_SIZE": str(size), "PASSING_STRATEGY": strategy, **environment})
@@ -38,8 +38,14 @@ class Rank:
         self.reader.start()
 
     def read(self):
-        self.out, self.errors = self.process.communicate()
+        for line in self.process.stderr:
+            self.errors += line
+            self.last_word = time.monotonic()
+        self.out = self.process.stdout.read()  # a line or two: they fit the pipe
+        self.process.wait()
         self.ended = time.monotonic()
+        self.process.stderr.close()
+        self.process.stdout.close()
 
     def end(self, timeout):
         self.reader.join(timeout)
