@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -77,8 +78,12 @@ class Carrier {
 
   /// The transfer ends when the data may be changed, not when it has arrived.
   virtual TransferPtr send(std::uint32_t to, std::uint64_t tag, const void* data, std::size_t bytes) = 0;
-  /// A small message that goes before whatever else waits to be sent to that rank.
-  virtual void send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) = 0;
+  /// A small message that costs no credit, for take(). `urgent`: it goes before whatever else waits to be
+  /// sent to that rank; else what was sent before comes before it.
+  virtual void send_notice(std::uint32_t to, std::uint64_t tag, std::string data, bool urgent) = 0;
+  void send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) {
+    send_notice(to, tag, std::move(data), true);
+  }
   /// Takes the first message whose tag is `tag` where `mask` has ones. It must have `bytes` bytes. `sure`: it
   /// will not be cancelled, and one with just this tag is expected. Receives that one message would fit are
   /// all sure, or none is.

@@ -9,9 +9,8 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
-#include <mutex>
-#include <set>
 
+#include "base/mutex.h"
 #include "base/shortage.h"
 
 namespace passing::net {
@@ -21,6 +20,7 @@ using Status = Transfer::Status;
 
 constexpr std::string_view kScheme = "memory:";
 constexpr int kPostsAtOnce = 64;
+constexpr const char* kGone = "it has gone";
 
 std::uint64_t random_number() {
   const Nonce random = new_nonce();
@@ -49,14 +49,23 @@ struct MemoryCarrier::Line {
 
 // Data in the sender's buffer. Whoever copies holds the mutex, so that the sender can take the offer back.
 struct MemoryCarrier::Offer {
-  std::mutex mutex;
-  const void* data = nullptr;
-  bool taken_back = false;
+  explicit Offer(const void* from) : data(from) {}
 
   void take_back() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     taken_back = true;
   }
+  // False: there is no such data any more.
+  bool copy(void* to, std::size_t bytes) {
+    const MutexLock lock(mutex);
+    if (taken_back) return false;
+    if (bytes > 0) std::memcpy(to, data, bytes);
+    return true;
+  }
+
+  Mutex mutex;
+  const void* const data;  // may be read by who holds the mutex, until it is
+  bool taken_back PASSING_GUARDED_BY(mutex) = false;
 };
 
 struct MemoryCarrier::Post {
@@ -65,13 +74,13 @@ struct MemoryCarrier::Post {
     message,  // a small one, with its data
     offer,    // a large one: the receiver answers when it has taken it
     taken,    // the answer, by the offer's id
-    gone,     // whoever says this takes nothing any more
+    refuse,   // whoever says this is of another group
   };
   Kind kind{};
   std::shared_ptr<Line> line;
   std::uint64_t tag = 0;
   std::size_t bytes = 0;
-  std::string data;  // of a message; of `gone` the reason
+  std::string data;  // of a message
   bool costs = false;
   std::shared_ptr<Offer> offer;
   std::uint64_t id = 0;
@@ -82,21 +91,28 @@ struct MemoryCarrier::Post {
   }
 };
 
+// What nobody has read. It is there from the beginning, so that the end needs no memory.
+struct MemoryCarrier::Unread {
+  std::deque<Post> urgent;
+  std::deque<Post> posts;
+};
+
 // What others have put there for one rank. Its owner alone takes things out.
 struct MemoryCarrier::Inbox {
   std::string address;
   int event = -1;  // readable while there is something
-  std::mutex mutex;
-  bool closed = false;
-  bool raised = false;
-  std::deque<Post> urgent;
-  std::deque<Post> posts;
+  Mutex mutex;
+  bool closed PASSING_GUARDED_BY(mutex) = false;
+  bool raised PASSING_GUARDED_BY(mutex) = false;
+  bool deserted PASSING_GUARDED_BY(mutex) = false;  // one that had been in touch has closed its own
+  std::deque<Post> urgent PASSING_GUARDED_BY(mutex);
+  std::deque<Post> posts PASSING_GUARDED_BY(mutex);
 
   // By address. Those whose carrier is gone are not in it.
   struct Directory {
-    std::mutex mutex;
-    std::map<std::string, std::weak_ptr<Inbox>> inboxes;
-    std::uint64_t made = 0;
+    Mutex mutex;
+    std::map<std::string, std::weak_ptr<Inbox>> inboxes PASSING_GUARDED_BY(mutex);
+    std::uint64_t made PASSING_GUARDED_BY(mutex) = 0;
   };
   static Directory& directory() {
     static Directory all;
@@ -104,7 +120,7 @@ struct MemoryCarrier::Inbox {
   }
   static std::shared_ptr<Inbox> find(const std::string& address) {
     Directory& all = directory();
-    const std::lock_guard lock(all.mutex);
+    const MutexLock lock(all.mutex);
     const auto found = all.inboxes.find(address);
     return found == all.inboxes.end() ? nullptr : found->second.lock();
   }
@@ -113,17 +129,28 @@ struct MemoryCarrier::Inbox {
   }
   // False: nobody reads it any more.
   bool add(Post post, bool first = false) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (closed) return false;
     (first ? urgent : posts).push_back(std::move(post));
-    const std::uint64_t one = 1;
-    if (!std::exchange(raised, true)) static_cast<void>(!::write(event, &one, sizeof one));
+    raise();
     return true;
   }
-  std::optional<Post> next() {
-    const std::lock_guard lock(mutex);
+  // Needs no memory: whoever says it may go for want of that.
+  void desert() {
+    const MutexLock lock(mutex);
+    deserted = true;
+    raise();
+  }
+  bool is_closed() {
+    const MutexLock lock(mutex);
+    return closed;
+  }
+  // `deserters`: all that they had to say has been taken out.
+  std::optional<Post> next(bool& deserters) {
+    const MutexLock lock(mutex);
     std::deque<Post>& from = urgent.empty() ? posts : urgent;
     if (from.empty()) {
+      deserters = std::exchange(deserted, false);
       std::uint64_t count = 0;
       if (std::exchange(raised, false)) static_cast<void>(!::read(event, &count, sizeof count));
       return std::nullopt;
@@ -132,6 +159,22 @@ struct MemoryCarrier::Inbox {
     from.pop_front();
     return post;
   }
+  // The inbox of someone who has gone, if something from there is still unread.
+  std::shared_ptr<Inbox> sender(const std::string& whose) {
+    const MutexLock lock(mutex);
+    for (const auto* queue : {&urgent, &posts}) {
+      for (const Post& each : *queue) {
+        if (each.line->from->address == whose) return each.line->from;
+      }
+    }
+    return nullptr;
+  }
+
+ private:
+  void raise() PASSING_REQUIRES(mutex) {
+    const std::uint64_t one = 1;
+    if (!std::exchange(raised, true)) static_cast<void>(!::write(event, &one, sizeof one));
+  }
 };
 
 Expected<std::unique_ptr<MemoryCarrier>> MemoryCarrier::create(std::uint32_t rank, std::uint32_t size) {
@@ -139,11 +182,12 @@ Expected<std::unique_ptr<MemoryCarrier>> MemoryCarrier::create(std::uint32_t ran
   made->rank_ = rank;
   made->peers_.resize(size);
   made->inbox_ = std::make_shared<Inbox>();
+  made->unread_ = std::make_unique<Unread>();
   made->inbox_->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (made->inbox_->event < 0)
     return system_failure(ErrorCode::unreachable, "cannot wait for messages", errno);
   Inbox::Directory& all = Inbox::directory();
-  const std::lock_guard lock(all.mutex);
+  const MutexLock lock(all.mutex);
   made->inbox_->address = fmt::format("{}{}", home(), ++all.made);
   all.inboxes.emplace(made->inbox_->address, made->inbox_);
   return made;
@@ -151,33 +195,32 @@ Expected<std::unique_ptr<MemoryCarrier>> MemoryCarrier::create(std::uint32_t ran
 
 MemoryCarrier::~MemoryCarrier() { MemoryCarrier::detach(); }
 
-// Others are told after what they already have from here, so that last words reach them.
+// Others hear of it after what they already have from here, so that last words reach them. Needs no memory.
 void MemoryCarrier::detach() {
   for (const Peer& peer : peers_) {
     for (const auto& [id, each] : peer.offered) each.second->take_back();
   }
   {
     Inbox::Directory& all = Inbox::directory();
-    const std::lock_guard lock(all.mutex);
+    const MutexLock lock(all.mutex);
     all.inboxes.erase(inbox_->address);
   }
-  std::deque<Post> unread;
   {
-    const std::lock_guard lock(inbox_->mutex);
+    const MutexLock lock(inbox_->mutex);
     inbox_->closed = true;
-    unread = std::exchange(inbox_->posts, {});
-    for (Post& each : std::exchange(inbox_->urgent, {})) unread.push_back(std::move(each));
+    unread_->urgent.swap(inbox_->urgent);
+    unread_->posts.swap(inbox_->posts);
   }
-  std::set<std::shared_ptr<Inbox>> others;
   for (const Peer& peer : peers_) {
-    if (peer.line && !peer.lost) others.insert(peer.inbox);
+    if (peer.line && !peer.lost) peer.inbox->desert();
   }
-  for (const Post& each : unread) others.insert(each.line->from);
-  for (const auto& each : others)
-    each->add({.kind = Post::Kind::gone, .line = new_line(), .data = "it has gone"});
+  for (auto* queue : {&unread_->urgent, &unread_->posts}) {
+    for (const Post& each : *queue) each.line->from->desert();
+    queue->clear();
+  }
   // Inboxes that hold each other's lines would never go.
   arrived_.clear();
-  peers_.assign(peers_.size(), {});
+  for (Peer& each : peers_) each = {};
 }
 
 std::string MemoryCarrier::address() const { return inbox_->address; }
@@ -197,8 +240,9 @@ Expected<void> MemoryCarrier::introduce(const std::vector<std::string>& addresse
   for (std::uint32_t r = 0; r < known; ++r) {
     if (peers_[r].inbox || peers_[r].lost) continue;
     peers_[r].inbox = Inbox::find(addresses[r]);
-    // It may have found its reason to go earlier than this rank: what it has to say of it comes first.
-    if (!peers_[r].inbox) lose(r, "it has gone");
+    // It may have found its reason to go earlier than this rank: what it had to say comes first.
+    if (!peers_[r].inbox) peers_[r].inbox = inbox_->sender(addresses[r]);
+    if (!peers_[r].inbox) lose(r, kGone);
   }
   group_ = group;
   key_ = key;
@@ -217,12 +261,10 @@ void MemoryCarrier::connect(Peer& peer) {
   put(peer, {.kind = Post::Kind::call});
 }
 
-// To one that has gone, it is as if that had said so: after whatever it has said before.
+// One that has gone is lost after whatever it has said before.
 void MemoryCarrier::put(Peer& peer, Post post, bool urgent) {
   post.line = peer.line;
-  if (peer.inbox->add(std::move(post), urgent)) return;
-  std::shared_ptr<Line> line(new Line{peer.inbox});
-  inbox_->add({.kind = Post::Kind::gone, .line = std::move(line), .data = "it has gone"});
+  if (!peer.inbox->add(std::move(post), urgent)) inbox_->desert();
 }
 
 TransferPtr MemoryCarrier::send(std::uint32_t to, std::uint64_t tag, const void* data, std::size_t bytes) {
@@ -245,21 +287,20 @@ TransferPtr MemoryCarrier::send(std::uint32_t to, std::uint64_t tag, const void*
                .costs = true});
     end(*transfer, Status::done);
   } else {
-    auto offer = std::make_shared<Offer>();
-    offer->data = data;
+    auto offer = std::make_shared<Offer>(data);
     peer.offered.emplace(next_id_, std::pair(transfer, offer));
     put(peer, {.kind = Post::Kind::offer, .tag = tag, .bytes = bytes, .offer = offer, .id = next_id_++});
   }
   return transfer;
 }
 
-void MemoryCarrier::send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) {
+void MemoryCarrier::send_notice(std::uint32_t to, std::uint64_t tag, std::string data, bool urgent) {
   PASSING_ASSERT(data.size() <= kSmall);
   Peer& peer = peers_[to];
   connect(peer);
   const std::size_t bytes = data.size();
   if (!peer.lost)
-    put(peer, {.kind = Post::Kind::message, .tag = tag, .bytes = bytes, .data = std::move(data)}, true);
+    put(peer, {.kind = Post::Kind::message, .tag = tag, .bytes = bytes, .data = std::move(data)}, urgent);
 }
 
 TransferPtr MemoryCarrier::recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data,
@@ -294,25 +335,33 @@ std::optional<Message> MemoryCarrier::take(std::uint64_t tag, std::uint64_t mask
 bool MemoryCarrier::work() {
   if (!introduced_) return false;  // nobody can be told from a stranger yet
   int count = 0;
+  bool deserters = false;
   for (; count < kPostsAtOnce; ++count) {
-    auto post = inbox_->next();
+    auto post = inbox_->next(deserters);
     if (!post) break;
     handle(std::move(*post));
   }
-  return count > 0;
+  if (deserters) lose_deserters();
+  return count > 0 || deserters;
+}
+
+void MemoryCarrier::lose_deserters() {
+  for (std::uint32_t r = 0; r < peers_.size(); ++r) {
+    if (peers_[r].line && peers_[r].inbox->is_closed()) lose(r, kGone);
+  }
 }
 
 void MemoryCarrier::handle(Post post) {
   const Line& line = *post.line;
-  if (post.kind == Post::Kind::gone) {
+  if (post.kind == Post::Kind::refuse) {
     for (std::uint32_t r = 0; r < peers_.size(); ++r) {
-      if (peers_[r].inbox == line.from) lose(r, post.data);
+      if (peers_[r].inbox == line.from) lose(r, "it is of another group");
     }
     return;
   }
   if (line.rank >= peers_.size() || peers_[line.rank].inbox != line.from || line.group != group_ ||
       line.key != key_) {
-    line.from->add({.kind = Post::Kind::gone, .line = new_line(), .data = "it is of another group"});
+    line.from->add({.kind = Post::Kind::refuse, .line = new_line()});
     return;
   }
   Peer& peer = peers_[line.rank];
@@ -342,14 +391,7 @@ void MemoryCarrier::match(const TransferPtr& transfer, Post& post) {
     if (copies) std::memcpy(transfer->data, post.data.data(), post.bytes);
     post.claim();
   } else {
-    {
-      const std::lock_guard lock(post.offer->mutex);
-      if (post.offer->taken_back) {
-        status = Status::failed;
-      } else if (copies) {
-        std::memcpy(transfer->data, post.offer->data, post.bytes);
-      }
-    }
+    if (!post.offer->copy(transfer->data, copies ? post.bytes : 0)) status = Status::failed;
     put(peers_[post.line->rank], {.kind = Post::Kind::taken, .id = post.id});
   }
   end(*transfer, status);

@@ -18,7 +18,9 @@ namespace passing::net {
 
 /// Each rank has an inbox, into which others put what they have for it. A small message is copied into it. Of
 /// a large one, or beyond the credit, it gets an offer: the receiver copies from the sender's buffer, and
-/// says so. For tests, and to copy from for whoever writes another carrier (docs/mesh.md).
+/// says so. For tests, and to copy from for whoever writes another carrier (docs/mesh.md). One limit: where
+/// memory runs out within a collective, its own buffers go before this hears of it, and a receiver may be
+/// reading them.
 class MemoryCarrier : public Carrier {
  public:
   /// Of `size` ranks.
@@ -31,7 +33,7 @@ class MemoryCarrier : public Carrier {
                            const Key& key) override;
 
   TransferPtr send(std::uint32_t to, std::uint64_t tag, const void* data, std::size_t bytes) override;
-  void send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) override;
+  void send_notice(std::uint32_t to, std::uint64_t tag, std::string data, bool urgent) override;
   TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data, std::size_t bytes,
                    bool sure) override;
   using Carrier::recv;
@@ -59,6 +61,7 @@ class MemoryCarrier : public Carrier {
   struct Line;
   struct Offer;
   struct Post;
+  struct Unread;
   struct Peer {
     std::shared_ptr<Inbox> inbox;  // none until it is introduced
     std::shared_ptr<Line> line;    // none until something goes there, or has come from there
@@ -72,12 +75,14 @@ class MemoryCarrier : public Carrier {
   void put(Peer& peer, Post post, bool urgent = false);
   bool work();
   void handle(Post post);
+  void lose_deserters();
   void match(const TransferPtr& transfer, Post& post);
   void lose(std::uint32_t rank, const std::string& reason);
   void end(Transfer& transfer, Transfer::Status status);
 
   std::uint32_t rank_ = 0;
   std::shared_ptr<Inbox> inbox_;
+  std::unique_ptr<Unread> unread_;
   std::vector<Peer> peers_;
   bool introduced_ = false;
   std::uint64_t group_ = 0;

@@ -43,7 +43,7 @@ class Mesh : public Carrier {
                            const Key& key) override;
 
   TransferPtr send(std::uint32_t to, std::uint64_t tag, const void* data, std::size_t bytes) override;
-  void send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) override;
+  void send_notice(std::uint32_t to, std::uint64_t tag, std::string data, bool urgent) override;
   /// `sure`: the sender is told at once, and need not ask.
   TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data, std::size_t bytes,
                    bool sure) override;

@@ -44,9 +44,10 @@ struct Mesh::Frame {
   FrameHeader header;
   const void* data = nullptr;
   std::size_t bytes = 0;
-  TransferPtr transfer;  // ends when the frame has been written; may be empty
-  bool urgent = false;   // goes before those that are not: what asks for data must not wait behind data
-  std::string own;       // the data, if nobody else keeps it
+  TransferPtr transfer;    // ends when the frame has been written; may be empty
+  bool urgent = false;     // goes before those that are not: what asks for data must not wait behind data
+  std::string own;         // the data, if nobody else keeps it
+  std::uint64_t bond = 0;  // which frame of `out` binds the receive of this slice; 0: it is bound
 };
 
 struct Mesh::Connection {
@@ -70,6 +71,13 @@ struct Mesh::Connection {
   std::deque<Frame> bulk;       // slices of large messages: what is in `out` goes between them
   std::size_t written = 0;      // of the frame that has begun, which goes on before any other:
   bool bulk_has_begun = false;  // the first slice, or the first of `out`
+  std::size_t passed = 0;       // what of `out` has passed the next slice,
+  bool bulk_has_turn = false;   // which was so much that the slice goes next
+  std::uint64_t bonds = 0;      // frames that bind receives have such numbers,
+  std::uint64_t bound = 0;      // and up to this one they have gone out
+  bool bulk_is_next() const { return bulk_has_begun || bulk_has_turn; }
+  bool bulk_may_go() const { return !bulk.empty() && bulk.front().bond <= bound; }
+  bool urgent_is_next() const { return !out.empty() && out.front().urgent; }
   bool has_frames() const { return !out.empty() || !bulk.empty(); }
   // Ours, waiting for an answer, by tag and id; those of one tag in order.
   std::map<std::pair<std::uint64_t, std::uint64_t>, TransferPtr> announced;

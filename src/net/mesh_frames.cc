@@ -105,7 +105,7 @@ void Mesh::on_expect(Connection& connection) {
 
 // Where the next byte of the payload goes, and how many may go there.
 std::span<std::byte> Mesh::payload_room(Connection& connection) {
-  static std::array<std::byte, kSmall> nowhere;  // what is written there is never read
+  static thread_local std::array<std::byte, kSmall> nowhere;  // what is written there is never read
   const std::size_t left = connection.header.bytes - connection.payload_bytes;
   if (connection.dropped) return {nowhere.data(), std::min(left, nowhere.size())};
   if (!connection.target)

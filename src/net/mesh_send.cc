@@ -17,7 +17,8 @@ using Status = Transfer::Status;
 constexpr std::size_t kTurnBytes = 4 << 20;
 constexpr std::size_t kFramesAtOnce = 32;
 constexpr int kLastReads = 4;
-// Large data goes in slices, between which other messages find their way.
+// Large data goes in slices, between which other messages find their way: at most as much as a slice, or
+// small ones that never end would hold up large ones for ever.
 constexpr std::size_t kSlice = 256 << 10;
 
 }  // namespace
@@ -69,7 +70,7 @@ void Mesh::dispatch(Connection& there, const TransferPtr& transfer) {
   push(there, {.header = {.type = FrameType::announce, .tag = tag, .id = id, .bytes = bytes}});
 }
 
-void Mesh::send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) {
+void Mesh::send_notice(std::uint32_t to, std::uint64_t tag, std::string data, bool urgent) {
   PASSING_ASSERT(data.size() <= kSmall);
   Connection& there = connection_to(to);
   if (there.broken) return;
@@ -80,7 +81,7 @@ void Mesh::send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) {
   push(there, {.header = {.type = FrameType::notice, .tag = tag, .bytes = bytes},
                .bytes = bytes,
                .transfer = transfer,
-               .urgent = true,
+               .urgent = urgent,
                .own = std::move(data)});
 }
 
@@ -97,38 +98,45 @@ void Mesh::push(Connection& connection, Frame frame) {
 
 // There is something to be written.
 void Mesh::touch(Connection& connection) {
-  if (!std::exchange(connection.unwritten, true)) unwritten_.push_back(&connection);
+  if (connection.unwritten) return;
+  unwritten_.push_back(&connection);  // if that throws, it can be touched again
+  connection.unwritten = true;
 }
 
 void Mesh::send_data(Connection& connection, FrameType type, std::uint64_t id, const TransferPtr& transfer) {
+  std::uint64_t bond = 0;
   const auto slice = [&](std::size_t at, std::size_t bytes) {
     return Frame{.header = {.type = type, .id = id, .bytes = bytes},
                  .data = static_cast<const std::byte*>(transfer->data) + at,
                  .bytes = bytes,
-                 .transfer = at + bytes == transfer->bytes ? transfer : nullptr};
+                 .transfer = at + bytes == transfer->bytes ? transfer : nullptr,
+                 .bond = bond};
   };
   if (transfer->bytes <= kSmall) return push(connection, slice(0, transfer->bytes));
   // The receive is bound here, in the order of messages, where an announcement has not done so: a small one
   // that passes the data must not take it.
-  if (type == FrameType::deliver) push(connection, slice(0, 0));
+  if (type == FrameType::deliver) {
+    bond = ++connection.bonds;
+    push(connection, slice(0, 0));
+  }
   for (std::size_t at = 0; at < transfer->bytes; at += kSlice)
     connection.bulk.push_back(slice(at, std::min(kSlice, transfer->bytes - at)));
   touch(connection);
 }
 
 void Mesh::flush() {
-  // Transfers that end may lead to more.
+  // Transfers that end may lead to more. What throws leaves the others for another time.
   while (!unwritten_.empty()) {
-    for (Connection* each : std::exchange(unwritten_, {})) {
-      each->unwritten = false;
-      // One that is full, or not there yet, tells when it can take more.
-      if (!each->broken && !each->connecting && !each->watching_output) write(*each);
-      watch(*each);
-    }
+    Connection& next = *unwritten_.front();
+    unwritten_.erase(unwritten_.begin());
+    next.unwritten = false;
+    // One that is full, or not there yet, tells when it can take more.
+    if (!next.broken && !next.connecting && !next.watching_output) write(next);
+    watch(next);
   }
 }
 
-// What goes out next, in order: what has begun, all that is short, and the slices.
+// What goes out next, in order: a slice that has begun or whose turn it is, all that is short, more slices.
 std::size_t Mesh::gather(const Connection& connection, std::span<iovec> parts) {
   std::size_t count = 0;
   std::size_t skip = connection.written;
@@ -142,13 +150,13 @@ std::size_t Mesh::gather(const Connection& connection, std::span<iovec> parts) {
   const auto frames = [&](const std::deque<Frame>& queue, std::size_t from, std::size_t to) {
     for (std::size_t i = from; i < to && room > 0; ++i, --room) {
       part(&queue[i].header, sizeof queue[i].header);
-      part(queue[i].urgent ? queue[i].own.data() : queue[i].data, queue[i].bytes);
+      part(queue[i].data != nullptr ? queue[i].data : queue[i].own.data(), queue[i].bytes);
     }
   };
-  const std::size_t begun = connection.bulk_has_begun ? 1 : 0;
-  frames(connection.bulk, 0, begun);
+  const std::size_t first = connection.bulk_is_next() ? 1 : 0;
+  frames(connection.bulk, 0, first);
   frames(connection.out, 0, connection.out.size());
-  frames(connection.bulk, begun, connection.bulk.size());
+  frames(connection.bulk, first, connection.bulk.size());
   return count;
 }
 
@@ -156,6 +164,8 @@ void Mesh::write(Connection& connection) {
   if (!write_greeting(connection)) return watch(connection);
   std::size_t moved = 0;
   while (connection.stage == Connection::Stage::open && connection.has_frames() && moved < kTurnBytes) {
+    connection.bulk_has_turn = connection.written == 0 && connection.passed >= kSlice &&
+                               connection.bulk_may_go() && !connection.urgent_is_next();
     std::array<iovec, 2 * kFramesAtOnce> parts;
     msghdr message{};
     message.msg_iov = parts.data();
@@ -179,19 +189,28 @@ void Mesh::write(Connection& connection) {
 // So much of what gather() gave has gone out.
 void Mesh::written(Connection& connection, std::size_t bytes) {
   connection.written += bytes;
-  // The end of a transfer may push more: only when it is clear what has gone out.
-  std::vector<TransferPtr> gone;
+  // The end of a transfer may push more: only when it is clear what has gone out. Nothing throws before that,
+  // or what has gone out would go out again.
+  std::array<TransferPtr, kFramesAtOnce> gone;
+  std::size_t count = 0;
   while (connection.has_frames()) {
-    const bool of_bulk = connection.bulk_has_begun || connection.out.empty();
+    const bool of_bulk = connection.bulk_is_next() || connection.out.empty();
     std::deque<Frame>& queue = of_bulk ? connection.bulk : connection.out;
     const std::size_t whole = sizeof(FrameHeader) + queue.front().bytes;
     connection.bulk_has_begun = of_bulk && connection.written > 0 && connection.written < whole;
     if (connection.written < whole) break;
     connection.written -= whole;
-    if (queue.front().transfer) gone.push_back(std::move(queue.front().transfer));
+    if (!of_bulk && queue.front().bond != 0) connection.bound = queue.front().bond;
+    if (of_bulk) {
+      connection.passed = 0;
+      connection.bulk_has_turn = false;
+    } else if (!connection.bulk.empty()) {
+      connection.passed += whole;
+    }
+    if (queue.front().transfer) gone[count++] = std::move(queue.front().transfer);
     queue.pop_front();
   }
-  for (const TransferPtr& each : gone) end(*each, Status::done);
+  for (std::size_t i = 0; i < count; ++i) end(*gone[i], Status::done);
 }
 
 }  // namespace passing::net

@@ -137,6 +137,28 @@ TEST_P(Faults, AnAddressThatMeansNothingIsAnError) {
   }
 }
 
+// What it has said counts, and it is lost after that.
+TEST_P(Faults, ARankThatGoesBeforeOthersAreIntroduced) {
+  create(2);
+  const Key key = key_of("a token of the tests");
+  ASSERT_TRUE(ranks[0]->introduce(addresses, 7, key));
+  int value = 7;
+  ranks[0]->send(1, 1, &value, sizeof value);
+  ranks[0]->send_notice(1, 2, "goodbye", false);
+  ranks[0]->flush();
+  if (std::string(GetParam()) == "memory") ranks[0].reset();  // a socket needs the other side
+  ASSERT_TRUE(ranks[1]->introduce(addresses, 7, key));
+  int got = 0;
+  const auto in = ranks[1]->recv(0, 1, kAll, &got, sizeof got);
+  ASSERT_TRUE(eventually([&] { return in->ended(); }));
+  EXPECT_EQ(in->status, Status::done);
+  EXPECT_EQ(got, 7);
+  ASSERT_TRUE(eventually([&] { return ranks[1]->take(2, kAll).has_value(); }));
+  ranks[0].reset();
+  ASSERT_TRUE(eventually([&] { return ranks[1]->has_lost(); }));
+  EXPECT_EQ(ranks[1]->take_lost()[0].rank, 0U);
+}
+
 // With transfers under way, both ways and of both kinds: afterwards the buffers are this rank's own again.
 TEST_P(Faults, ADetachedRankTouchesNothing) {
   for (const std::uint32_t leaves : {0U, 1U}) {

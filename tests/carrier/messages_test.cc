@@ -197,6 +197,20 @@ TEST_P(Messages, WhatNobodyAskedForCanBeTaken) {
   EXPECT_TRUE(eventually([&] { return in->status == Status::done; }));
 }
 
+// A last word must not come before what was sent before it.
+TEST_P(Messages, NoticesKeepTheirPlace) {
+  make(2);
+  std::vector<char> rest(1000);
+  for (int i = 0; i < 500; ++i) ranks[0]->send(1, 1, rest.data(), rest.size());
+  ranks[0]->send_notice(1, 2, "goodbye", false);
+  std::vector<std::uint64_t> order;
+  ASSERT_TRUE(eventually([&] {
+    while (const auto message = ranks[1]->take(0, 0)) order.push_back(message->tag);
+    return order.size() == 501;
+  }));
+  EXPECT_EQ(std::find(order.begin(), order.end(), 2U) - order.begin(), 500);
+}
+
 // They pass what waits to be sent, and keep their order among each other.
 TEST_P(Messages, UrgentOnesGoFirst) {
   make(2);

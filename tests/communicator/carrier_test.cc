@@ -59,6 +59,31 @@ TEST(Carrier, InMemoryIsForOneProcess) {
   }
 }
 
+// What a rank has sent before it leaves comes, however much it is and however late it is asked for.
+TEST(Carrier, LeavingOvertakesNothing) {
+  for (const char* carrier : {"tcp", "memory"}) {
+    for (int round = 0; round < 20; ++round) {
+      World world("ring", 2, [&](Config& config) { config.carrier = carrier; });
+      constexpr std::uint32_t kMessages = 500;
+      std::vector<std::uint32_t> out(kMessages);
+      std::vector<std::uint32_t> in(kMessages);
+      std::vector<Operation> received;
+      for (std::uint32_t i = 0; i < kMessages; ++i) out[i] = i;
+      for (std::uint32_t i = 0; i < kMessages / 2; ++i)
+        received.push_back(world.at(1).recv(&in[i], sizeof in[i], 0, 1));
+      for (const std::uint32_t& each : out) static_cast<void>(world.at(0).send(&each, sizeof each, 1, 1));
+      world.drop(0);
+      for (std::uint32_t i = kMessages / 2; i < kMessages; ++i)
+        received.push_back(world.at(1).recv(&in[i], sizeof in[i], 0, 1));
+      for (const Operation& each : received) {
+        const auto ended = each.wait();
+        ASSERT_TRUE(ended) << carrier << ": " << ended.error().message;
+      }
+      EXPECT_EQ(in, out);
+    }
+  }
+}
+
 // The number of the process is the same, as it may be on two machines. Whoever finds out first goes at once,
 // and is not blamed by the others for that.
 TEST(Carrier, InMemoryFindsNobodyElsewhere) {

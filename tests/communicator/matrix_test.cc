@@ -17,11 +17,15 @@ const std::vector<std::size_t> kSizes = {0,    1,    7,     351,   352,    353, 
                                          2113, 4225, 65536, 65537, 131073, 262147, 1'000'000};
 constexpr DataType kTypes[] = {DataType::float32, DataType::float16, DataType::bfloat16, DataType::int32};
 
-class Matrix : public testing::TestWithParam<std::tuple<std::string, std::uint32_t>> {};
+// Strategy, ranks, carrier.
+class Matrix : public testing::TestWithParam<std::tuple<std::string, std::uint32_t, std::string>> {
+ protected:
+  const std::string strategy = std::get<0>(GetParam());
+  const std::uint32_t size = std::get<1>(GetParam());
+  World world{strategy, size, [](Config& config) { config.carrier = std::get<2>(GetParam()); }};
+};
 
 TEST_P(Matrix, AllReduce) {
-  const auto& [strategy, size] = GetParam();
-  World world(strategy, size);
   if (HasFatalFailure()) return;
   std::atomic<int> cases = 0;
   world.run([&, ranks = size](Communicator& comm) {
@@ -49,8 +53,6 @@ TEST_P(Matrix, AllReduce) {
 }
 
 TEST_P(Matrix, BroadcastBarrierSendRecv) {
-  const auto& [strategy, size] = GetParam();
-  World world(strategy, size);
   if (HasFatalFailure()) return;
   world.run([ranks = size](Communicator& comm) {
     for (const std::size_t count : {0, 1, 7, 16384, 16385, 300'001}) {
@@ -157,12 +159,27 @@ TEST(Order, OfMessages) {
   });
 }
 
+std::string name(const testing::TestParamInfo<Matrix::ParamType>& each) {
+  return std::get<0>(each.param) + "_" + std::to_string(std::get<1>(each.param));
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, Matrix,
                          testing::Combine(testing::ValuesIn(strategies()),
-                                          testing::Values(1U, 2U, 3U, 4U, 5U, 8U, 13U)),
-                         [](const auto& each) {
-                           return std::get<0>(each.param) + "_" + std::to_string(std::get<1>(each.param));
-                         });
+                                          testing::Values(1U, 2U, 3U, 4U, 5U, 8U, 13U),
+                                          testing::Values("tcp")),
+                         name);
+
+// Without sockets between ranks. Servers are other processes, so that strategies with servers need them.
+std::vector<std::string> without_servers() {
+  auto all = strategies();
+  std::erase_if(all, [](const std::string& each) { return each == "ps" || each == "ps_hierarchical"; });
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(InMemory, Matrix,
+                         testing::Combine(testing::ValuesIn(without_servers()),
+                                          testing::Values(2U, 3U, 5U, 8U), testing::Values("memory")),
+                         name);
 
 }  // namespace
 }  // namespace passing::test

@@ -90,14 +90,16 @@ constexpr milliseconds kTimeout(2000);
 
 struct Attempt {
   const char* strategy = "";
+  const char* carrier = "tcp";
   bool creates = false;  // memory runs out while the group comes about; else in its operations and its end
   std::uint32_t victim = 0;
   std::uint64_t first = 0;  // the allocation that is the first to fail,
   std::uint64_t most = 0;   // and how many do
 
   std::string describe() const {
-    return std::string(strategy) + (creates ? ", creating" : "") + ", rank " + std::to_string(victim) +
-           ", allocation " + std::to_string(first) + ", " + std::to_string(most) + " times";
+    return std::string(strategy) + " over " + carrier + (creates ? ", creating" : "") + ", rank " +
+           std::to_string(victim) + ", allocation " + std::to_string(first) + ", " + std::to_string(most) +
+           " times";
   }
 };
 
@@ -237,6 +239,7 @@ std::string verdict(const Attempt& attempt, const std::vector<std::unique_ptr<Li
     configs[r].rank = r;
     configs[r].size = kRanks;
     configs[r].strategy = attempt.strategy;
+    configs[r].carrier = attempt.carrier;
     configs[r].host = r < 2 ? "a" : "b";
     configs[r].exchange = meeting.exchange(r);
     configs[r].quiet = true;
@@ -292,15 +295,16 @@ class NoMemory : public testing::Test {
   }
   // Allocations `step` apart, up to `last`. Those that have failed again: PASSING_NO_MEMORY="RANK FIRST LAST
   // TIMES".
-  static void sweep(const char* strategy, bool creates, std::uint64_t last, std::uint64_t step) {
+  static void sweep(const char* strategy, bool creates, std::uint64_t last, std::uint64_t step,
+                    const char* carrier = "tcp") {
     // Once, at the k-th; or from there on, until the end itself has had to do without.
     constexpr std::uint64_t kTimes[] = {1, 3, 20, 300};
     std::vector<Attempt> attempts;
     for (std::uint64_t k = 0; k < last; k += step)
-      attempts.push_back({strategy, creates, static_cast<std::uint32_t>(attempts.size() % kRanks), k,
+      attempts.push_back({strategy, carrier, creates, static_cast<std::uint32_t>(attempts.size() % kRanks), k,
                           kTimes[attempts.size() / kRanks % std::size(kTimes)]});
     if (const char* given = std::getenv("PASSING_NO_MEMORY")) {
-      Attempt each{.strategy = strategy, .creates = creates};
+      Attempt each{.strategy = strategy, .carrier = carrier, .creates = creates};
       ASSERT_EQ(std::sscanf(given, "%u %lu %lu %lu", &each.victim, &each.first, &last, &each.most), 4);
       attempts.clear();
       for (; each.first <= last; ++each.first) attempts.push_back(each);
@@ -311,6 +315,7 @@ class NoMemory : public testing::Test {
 
 TEST_F(NoMemory, ForARing) { sweep("ring", false, 600, 7); }
 TEST_F(NoMemory, ForSharedMemory) { sweep("ring_hierarchical", false, 400, 5); }
+TEST_F(NoMemory, ForARingInMemory) { sweep("ring", false, 400, 7, "memory"); }
 TEST_F(NoMemory, ToCreateARing) { sweep("ring", true, 500, 11); }
 TEST_F(NoMemory, ToCreateSharedMemory) { sweep("ring_hierarchical", true, 500, 11); }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <random>
 
@@ -125,6 +126,35 @@ TEST_F(Meshes, ASmallMessagePassesALargeOne) {
     EXPECT_EQ(got, 7);
     EXPECT_TRUE(room == large);
   }
+}
+
+// Small ones that never end do not hold up a large one for ever: as much of it goes as of them.
+TEST_F(Meshes, SmallMessagesLeaveRoomForALargeOne) {
+  make(2);
+  constexpr std::size_t kBytes = 8 << 20;
+  constexpr std::size_t kPiece = 16 << 10;
+  const std::vector<char> large(kBytes, 'l');
+  const std::vector<char> piece(kPiece, 's');
+  std::vector<char> room(kBytes);
+  std::vector<char> place(kPiece);
+  const auto in = meshes[1]->recv(0, 1, kAll, room.data(), kBytes, true);
+  const auto out = meshes[0]->send(1, 1, large.data(), kBytes);
+  // So many that the connection is always full of them.
+  std::deque<TransferPtr> small;
+  const auto ended = [](const TransferPtr& each) { return each->ended(); };
+  std::size_t sent = 0;
+  ASSERT_TRUE(eventually([&] {
+    std::erase_if(small, ended);
+    for (; small.size() < 400 && sent < 64 * kBytes; sent += kPiece) {
+      small.push_back(meshes[0]->send(1, 2, piece.data(), kPiece));
+      small.push_back(meshes[1]->recv(0, 2, kAll, place.data(), kPiece));
+    }
+    return in->ended() && out->ended();
+  }));
+  EXPECT_EQ(in->status, Status::done);
+  EXPECT_TRUE(room == large);
+  EXPECT_LT(sent, 4 * kBytes) << "the large one has waited for the small ones";
+  ASSERT_TRUE(eventually([&] { return std::all_of(small.begin(), small.end(), ended); }));
 }
 
 // Members that have lost their senses. Each in the name of another: only a lower rank may say hello.
