@@ -30,8 +30,8 @@ void Farewell::end_operations(const Error& error) {
 void Farewell::fail(const Error& error) {
   mailbox_.close(error);
   points_.check();
-  if (group_.host)
-    group_.host->cancel();  // a neighbour that was stopped must not write into what is used anew
+  // A neighbour that was stopped must not go on to write into what is used anew.
+  if (group_.host) group_.host->cancel();
   if (group_.strategy) group_.strategy->abandon(error);
   drop_data();
   end_operations(error);

@@ -62,8 +62,8 @@ class Host {
   /// Where this rank belongs: for bind_thread().
   Placement& placement() { return placement_; }
 
-  /// The whole of it. On failure the output is unspecified, and a buffer of allocate() may change until every
-  /// neighbour has noticed.
+  /// The whole of it. On failure the output is unspecified. A neighbour that was stopped while it wrote into
+  /// a buffer of allocate() still ends what it was copying, at most one piece, when it goes on.
   Expected<void> all_reduce(const Call& call);
 
   /// Memory that neighbours can read, so that nothing need be copied. Not initialised. It ends with the host.
@@ -80,6 +80,8 @@ class Host {
   const std::optional<Error>& trouble();
   /// Ends it on all ranks.
   void cancel();
+  /// Somebody has told of trouble: nothing is written into the memory of neighbours any more.
+  bool closed() const { return header().reporter.load(std::memory_order_relaxed) != 0; }
 
   // For Operation.
   std::uint64_t count(Stage stage) const { return own_[stage]; }

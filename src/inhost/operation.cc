@@ -175,6 +175,7 @@ void Operation::sum(std::size_t count, void* out) {
 // To the slot for those who will copy it, and to where it belongs in shared memory.
 void Operation::spread(Span span, const std::byte* results) {
   const std::uint64_t piece = first_ + summed_;
+  if (host_.closed()) return;  // others may use their buffers for something else by now
   const std::size_t bytes = span.count * width_;
   bool wanted = false;
   for (std::size_t i = 0; i < host_.size(); ++i) {

@@ -106,5 +106,19 @@ TEST(LargeOperations, BeginAtOnceThoughNobodyWaits) {
 INSTANTIATE_TEST_SUITE_P(Strategies, Turns, testing::ValuesIn(strategies()),
                          [](const auto& each) { return each.param; });
 
+// docs/faults.md 8.1, for messages that have begun and cannot be taken back.
+TEST(Messages, NobodyTakesEndWithinASecond) {
+  World world("ring", 2);
+  std::vector<char> data(8 << 20);
+  const auto begun = std::chrono::steady_clock::now();
+  const auto ended = world.at(0).send(data.data(), data.size(), 1, 3, {.timeout = milliseconds(300)}).wait();
+  const auto took = std::chrono::steady_clock::now() - begun;
+  ASSERT_FALSE(ended);
+  EXPECT_EQ(ended.error().code, ErrorCode::deadline);
+  EXPECT_NE(ended.error().message.find("waiting for rank 1"), std::string::npos) << ended.error().message;
+  EXPECT_GE(took, milliseconds(300));
+  EXPECT_LT(took, milliseconds(1300));
+}
+
 }  // namespace
 }  // namespace passing::test

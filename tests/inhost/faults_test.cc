@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <barrier>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -169,6 +171,29 @@ TEST_P(Faults, Cancelled) {
     ASSERT_FALSE(ended);
     EXPECT_EQ(ended.error().code, ErrorCode::cancelled);
     EXPECT_EQ(ended.error().members, Ranks{1});
+  });
+}
+
+// docs/faults.md 9: who comes back late writes nothing into buffers that others may use anew.
+TEST(Closed, NothingIsWritten) {
+  constexpr std::size_t kCount = 70'000;
+  std::barrier together(2);
+  in_threads(2, {}, [&](Host& host) {
+    auto* buffer = static_cast<float*>(*host.allocate(kCount * sizeof(float)));
+    std::fill_n(buffer, kCount, 1.0F);
+    inhost::Operation operation(host, {.input = buffer, .output = buffer, .count = kCount});
+    EXPECT_TRUE(operation.give());
+    together.arrive_and_wait();
+    if (host.index() == 0) {
+      host.cancel();
+      std::fill_n(buffer, kCount, 5.0F);
+    }
+    together.arrive_and_wait();
+    for (int i = 0; i < 3 && host.index() == 1; ++i) operation.progress();
+    together.arrive_and_wait();
+    if (host.index() == 0) {
+      EXPECT_EQ(std::count(buffer, buffer + kCount, 5.0F), kCount);
+    }
   });
 }
 

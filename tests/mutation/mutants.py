@@ -264,6 +264,9 @@ MUTANTS = [
     ("nobody-rings", "src/inhost/host_wait.cc",
      "if (least <= own_[stage] && reached(stage, least)) ring(i);", "(void)least;",
      ("communicator", "*Exact.EveryBit/Passing")),
+    ("write-into-what-is-closed", "src/inhost/operation.cc",
+     "if (host_.closed()) return;", "",
+     ("inhost_tests", "Closed.NothingIsWritten")),
     # Across hosts.
     ("stripes-however-short", "src/strategy/host_to_host.cc",
      "RingOfHosts::owners(const Call& call) const { return owners_for(call, kStripeBytes, lanes_); }",
