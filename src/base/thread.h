@@ -14,9 +14,6 @@
 
 namespace passing {
 
-/// Of a shortage of any kind: shortage_remedy().
-inline std::string descriptor_remedy(int error) { return shortage_remedy(error); }
-
 /// Signals are left to the application's threads.
 template <class Body>
 Expected<std::thread> start_thread(Body body) {

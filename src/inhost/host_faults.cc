@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/thread.h"
+#include "base/shortage.h"
 #include "inhost/host.h"
 
 namespace passing::inhost {
@@ -32,7 +32,7 @@ Expected<void> Host::watch() {
   if (good) return {};
   return fail(ErrorCode::no_capacity,
               fmt::format("{} cannot watch its neighbours: {}{}", names_[me_], std::strerror(errno),
-                          descriptor_remedy(errno)),
+                          shortage_remedy(errno)),
               {static_cast<std::uint16_t>(ranks_[me_])});
 }
 

@@ -13,7 +13,7 @@
 #include <optional>
 #include <thread>
 
-#include "base/thread.h"
+#include "base/shortage.h"
 #include "inhost/door.h"
 #include "inhost/layout.h"
 #include "inhost/letter.h"
@@ -155,11 +155,11 @@ class Leader {
     for (;;) {
       Descriptor socket(::accept4(door_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) {
-        if (descriptor_remedy(errno).empty()) return {};
+        if (shortage_remedy(errno).empty()) return {};
         return tl::unexpected(about(
             visitor_, 0,
             {ErrorCode::no_capacity,
-             fmt::format("cannot accept a connection: {}{}", std::strerror(errno), descriptor_remedy(errno)),
+             fmt::format("cannot accept a connection: {}{}", std::strerror(errno), shortage_remedy(errno)),
              {}}));
       }
       const Credentials who = credentials(socket.get());
@@ -270,11 +270,11 @@ Expected<Descriptor> visit(const Visitor& visitor, Time deadline) {
   for (;;) {
     Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) {
-      return tl::unexpected(about(
-          visitor, visitor.index,
-          {ErrorCode::no_capacity,
-           fmt::format("cannot open a Unix socket: {}{}", std::strerror(errno), descriptor_remedy(errno)),
-           {}}));
+      return tl::unexpected(
+          about(visitor, visitor.index,
+                {ErrorCode::no_capacity,
+                 fmt::format("cannot open a Unix socket: {}{}", std::strerror(errno), shortage_remedy(errno)),
+                 {}}));
     }
     if (::connect(socket.get(), address.get(), address.length) == 0) {
       const Credentials who = credentials(socket.get());

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/thread.h"
+#include "base/shortage.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -34,7 +34,7 @@ Expected<Descriptor> make_memory() {
   if (error == ENOSYS || error == EPERM || error == EACCES)
     remedy = "; allow the call in the container's seccomp profile or the security policy (SELinux, AppArmor)";
   return fail(ErrorCode::no_capacity, fmt::format("cannot make shared memory (memfd_create: {}){}{}",
-                                                  std::strerror(error), remedy, descriptor_remedy(error)));
+                                                  std::strerror(error), remedy, shortage_remedy(error)));
 }
 
 Expected<Segment> no_mapping(std::size_t bytes, int error) {

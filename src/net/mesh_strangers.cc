@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/shortage.h"
 #include "net/mesh_connection.h"
 #include "net/waiting.h"
 
@@ -20,11 +21,6 @@ constexpr std::size_t kMostStrangers = 64;
 constexpr Duration kStrangerTime = 5 * kSecond;
 constexpr Duration kListeningPause = 100 * kMillisecond;
 constexpr int kAcceptsAtOnce = 64;
-
-// The system lacks something that it may have again soon.
-bool is_scarcity(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
 
 // Without a descriptor to spare, accept says so even if there is nobody.
 bool is_readable(int descriptor) {
@@ -68,7 +64,7 @@ void Mesh::accept_some() {
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return;
     if (is_passing(errno)) continue;
-    if (!is_scarcity(errno)) {
+    if (!is_shortage(errno)) {
       // A bug: somebody has closed the descriptor, or done something to it.
       own_fault("cannot accept a connection");
       return pause_listening();

@@ -5,21 +5,19 @@ PASSING_REPEAT says how often; `make losses` does it 20 times.
 
 import os
 import re
-import subprocess
-import sys
 import time
-import unittest
 
+import own_network
 from jobs import Jobs, others, random_source
 
 REPEAT = int(os.environ.get("PASSING_REPEAT", "1"))
-INSIDE = "PASSING_TEST_INSIDE"
 RANKS = 8
 
 
 class Losses(Jobs):
     def test_every_survivor_names_the_killed_rank_alone(self):
         source = random_source()
+        own_network.drop("numgen random mod 100 < 5 drop;")
         for strategy in ("ring", "in_network"):
             for time_round in range(REPEAT):
                 who = source.randrange(RANKS)
@@ -36,18 +34,5 @@ class Losses(Jobs):
                         self.assertEqual(set(re.findall(r"rank (\d+) at", blamed)), {str(who)}, f"rank {each.rank}: {each.errors}")
 
 
-def inside():
-    """The same in a network of its own, of which it loses packets."""
-    rules = "table inet losses { chain input { type filter hook input priority 0; numgen random mod 100 < 5 drop; }; }"
-    lossy = f"ip link set lo up && nft '{rules}' && exec \"$0\" \"$@\""
-    made = subprocess.run(["unshare", "--net", "sh", "-c", lossy, sys.executable, *sys.argv], env={**os.environ, INSIDE: "1"}, check=False)
-    return made.returncode
-
-
 if __name__ == "__main__":
-    if INSIDE in os.environ:
-        unittest.main()
-    if subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode != 0:
-        print("a network that loses packets needs root, and a system that permits network namespaces")
-        sys.exit(77)
-    sys.exit(inside())
+    own_network.main()
