@@ -7,8 +7,10 @@ namespace passing::endpoint {
 void RoundTrip::sample(Duration measured, bool own) {
   if (smallest_ == 0 || measured < smallest_) smallest_ = std::max<Duration>(measured, 1);
   if (smoothed_ == 0) {
+    // The wait for a member that came late must not make this one slow to send again: 3 x this is the timer.
+    if (!own) measured = std::min(measured, timeout_ / 3);
     smoothed_ = std::max<Duration>(measured, 1);
-    deviation_ = measured / 2;
+    deviation_ = smoothed_ / 2;
   } else {
     // Anything else measures the wait for someone slower, not the path.
     if (!own && measured > smoothed_) return;

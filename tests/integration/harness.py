@@ -1,6 +1,7 @@
 """Processes for the integration tests: a switch and members on loopback, ended whatever happens."""
 
 import json
+import math
 import os
 import re
 import secrets
@@ -96,9 +97,12 @@ class Server:
 
 
 def cpu_seconds(process):
-    """Used so far by all threads of a process."""
-    with open(f"/proc/{process.pid}/stat") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
+    """Used so far by all threads of a process; inf, if it has ended and is gone."""
+    try:
+        with open(f"/proc/{process.pid}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return math.inf
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 

@@ -29,6 +29,18 @@ TEST(RoundTrip, Section62WaitingForOthersIsNotMeasured) {
   EXPECT_GT(trip.timeout(0), 100 * kMillisecond);
 }
 
+// Else a member that waited for a late one lost seconds with every packet that was lost.
+TEST(RoundTrip, Section62TheFirstWaitForOthersDoesNotSlowDown) {
+  const Config config;
+  RoundTrip trip(config);
+  trip.sample(3 * kSecond, false);
+  EXPECT_LE(trip.timeout(0), config.initial_timeout);
+  EXPECT_GT(trip.timeout(0), config.initial_timeout / 2);
+  EXPECT_EQ(trip.smallest(), 3 * kSecond);
+  trip.sample(kSecond / 2, true);
+  EXPECT_GT(trip.timeout(0), 100 * kMillisecond) << "what measures the path counts";
+}
+
 TEST(RoundTrip, Section62TimeoutHasAFloor) {
   RoundTrip trip{Config{}};
   for (int i = 0; i < 50; ++i) trip.sample(1, true);
