@@ -80,15 +80,17 @@ class Host {
   const std::optional<Error>& trouble();
   /// Ends it on all ranks.
   void cancel();
-  /// Somebody has told of trouble: nothing is written into the memory of neighbours any more.
-  bool closed() const { return header().reporter.load(std::memory_order_relaxed) != 0; }
+  /// Somebody has told of trouble: nothing is written into the memory of neighbours any more, and what was
+  /// read from it until now may have been anything.
+  bool closed() const;
 
   // For Operation.
   std::uint64_t count(Stage stage) const { return own_[stage]; }
   /// Whether all ranks have got so far.
   bool reached(Stage stage, std::uint64_t least) const;
-  /// This rank has got one piece further: wakes those who waited for just that.
-  void advance(Stage stage);
+  /// This rank has got one piece further: wakes those who waited for just that. False: it has not, since it
+  /// is closed(), and so nobody takes for a sum what is none.
+  bool advance(Stage stage);
   /// Waits for one of them, or for trouble, until the deadline, which is trouble too.
   void wait(const Awaited& awaited, Time deadline);
   /// The same for a short time, and without blame for the late.

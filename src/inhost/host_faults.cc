@@ -104,6 +104,10 @@ void Host::report(ErrorCode code, std::uint64_t ranks, std::uint64_t piece, bool
   // The record is whole before it counts: a reporter that dies on the way has said nothing.
   std::uint32_t nobody = 0;
   header().reporter.compare_exchange_strong(nobody, static_cast<std::uint32_t>(me_ + 1));
+#ifndef __SANITIZE_THREAD__  // which knows no fences
+  // Before this rank's buffers are used for something else.
+  std::atomic_thread_fence(std::memory_order_release);
+#endif
   for (std::size_t i = 0; i < size(); ++i) {
     if (i != me_) ring(i);
   }

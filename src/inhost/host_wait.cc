@@ -66,7 +66,16 @@ bool Host::any(const Awaited& awaited) const {
   return false;
 }
 
-void Host::advance(Stage stage) {
+bool Host::closed() const {
+#ifndef __SANITIZE_THREAD__  // which knows no fences
+  // After whatever has been read before.
+  std::atomic_thread_fence(std::memory_order_acquire);
+#endif
+  return header().reporter.load() != 0;
+}
+
+bool Host::advance(Stage stage) {
+  if (closed()) return false;
   header().rank[me_].stages[stage].count.store(++own_[stage]);
   for (std::size_t i = 0; i < size(); ++i) {
     if (i == me_) continue;
@@ -76,6 +85,7 @@ void Host::advance(Stage stage) {
     const std::uint64_t least = sleep.least[stage].load(std::memory_order_relaxed);
     if (least <= own_[stage] && reached(stage, least)) ring(i);
   }
+  return true;
 }
 
 void Host::ring(std::size_t index) {

@@ -82,9 +82,15 @@ bool Operation::give() {
                  span.count * width_);
     }
   }
-  ++given_;
-  host_.advance(given);
+  if (!pass(given, given_)) return false;
   pass_empty();
+  return true;
+}
+
+// One piece more is through that stage. False: it is not, and never will be.
+bool Operation::pass(Stage stage, std::uint64_t& through) {
+  if (!host_.advance(stage)) return false;
+  ++through;
   return true;
 }
 
@@ -92,13 +98,10 @@ bool Operation::give() {
 void Operation::pass_empty() {
   if (direct_) return;
   while (added_ < given_ && own(added_).count == 0 && may_add()) {
-    if (!agree(first_ + added_)) return;
-    ++added_;
-    host_.advance(added);
+    if (!agree(first_ + added_) || !pass(added, added_)) return;
   }
   while (summed_ < added_ && own(summed_).count == 0 && host_.count(summed) == first_ + summed_) {
-    ++summed_;
-    host_.advance(summed);
+    if (!pass(summed, summed_)) return;
   }
 }
 
@@ -158,18 +161,18 @@ Span Operation::ready() {
   return {span.first + added_elements_, span.count - added_elements_};
 }
 
-void Operation::sum(std::size_t count, void* out) {
+bool Operation::sum(std::size_t count, void* out) {
   const std::uint64_t piece = first_ + added_;
   const Span span = own(added_);
   Sources sources;
   find_sources(piece, {span.first + added_elements_, count}, sources);
   sum_.add({sources.data(), host_.size()}, count, out);
   added_elements_ += count;
-  if (added_elements_ < span.count) return;
+  if (added_elements_ < span.count) return !host_.closed();
+  if (!pass(added, added_)) return false;
   added_elements_ = 0;
-  ++added_;
-  host_.advance(added);
   pass_empty();
+  return true;
 }
 
 // To the slot for those who will copy it, and to where it belongs in shared memory.
@@ -201,9 +204,8 @@ std::size_t Operation::publish(const void* results, std::size_t count) {
     done += part.count;
     summed_elements_ += part.count;
     if (summed_elements_ == span.count) {
+      if (!pass(summed, summed_)) return done;
       summed_elements_ = 0;
-      ++summed_;
-      host_.advance(summed);
       pass_empty();
     }
   }
@@ -222,10 +224,7 @@ bool Operation::reduce() {
     spread(block, output(block.first));
     for (std::size_t r = 0; r < host_.size(); ++r) sources[r] += block.count * width_;
   }
-  ++added_;
-  ++summed_;
-  host_.advance(added);
-  host_.advance(summed);
+  if (!pass(added, added_) || !pass(summed, summed_)) return false;
   pass_empty();
   return true;
 }
@@ -238,11 +237,7 @@ bool Operation::sum_all() {
   find_sources(piece, {0, call_.count}, sources);
   sum_.finish({sources.data(), host_.size()}, call_.count, static_cast<std::uint32_t>(host_.size()),
               call_.output);
-  ++added_;
-  ++summed_;
-  ++taken_;
-  for (const Stage stage : {added, summed, taken}) host_.advance(stage);
-  return true;
+  return pass(added, added_) && pass(summed, summed_) && pass(taken, taken_);
 }
 
 bool Operation::take() {
@@ -257,9 +252,7 @@ bool Operation::take() {
       move_bytes(output(span.first), host_.results(owner, piece), span.count * width_);
     }
   }
-  ++taken_;
-  host_.advance(taken);
-  return true;
+  return pass(taken, taken_);
 }
 
 bool Operation::progress() {

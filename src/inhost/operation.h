@@ -52,7 +52,8 @@ class Operation {
   /// What of this rank's stripe can be summed next; empty: nothing yet, or nothing more.
   Span ready();
   /// Sums the first `count` of what is ready into `out`, in Sum::wide(), and goes on to the rest of it.
-  void sum(std::size_t count, void* out);
+  /// False: the host is closed(), and this is no sum.
+  bool sum(std::size_t count, void* out);
   /// Results of this rank's stripe, in order, for everyone to read, and not more than has been summed. They
   /// may lie in the output already. Returns how many could be published now.
   std::size_t publish(const void* results, std::size_t count);
@@ -75,6 +76,7 @@ class Operation {
   bool may_add() const;
   bool may_publish() const;
   Span own(std::uint64_t piece) const { return owns() ? cut_.in_piece(host_.index(), piece) : Span{}; }
+  bool pass(Stage stage, std::uint64_t& through);
   void pass_empty();
   bool sum_all();
   using Sources = std::array<const std::byte*, kMostRanks>;

@@ -120,7 +120,7 @@ bool Hierarchical::Passage::sum() {
   std::size_t count = 0;
   if (in_host_) {
     count = in_host_->ready().count;
-    if (count > 0) in_host_->sum(count, sums(summed_));
+    if (count > 0 && !in_host_->sum(count, sums(summed_))) return false;
   } else if (summed_ < stripe_.count) {
     count = stripe_.count;
     // The result is made elsewhere: the input itself will do.

@@ -150,7 +150,7 @@ TEST_P(Sums, Relayed) {
           bool moved = operation.give();
           if (const auto ready = operation.ready(); ready.count > 0) {
             const std::size_t count = std::min<std::size_t>(2112, ready.count);
-            operation.sum(count, sum.data());
+            EXPECT_TRUE(operation.sum(count, sum.data()));
             const std::size_t before = results.size();
             results.resize(before + count * width);
             for (std::size_t i = 0; i < count; ++i) put(type, results.data() + before, i, sum[i]);
