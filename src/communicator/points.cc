@@ -16,6 +16,8 @@ namespace tags = strategy::tags;
 // After that a message that is under way, and does not come to an end, takes the group with it. The judges
 // need 350 ms more, and all of it must end within a second: docs/faults.md 8.
 constexpr Duration kTakeBack = 500 * kMillisecond;
+// Of that second, what they have for all of it: the rest is for what comes after the decision.
+constexpr Duration kDecided = 900 * kMillisecond;
 
 }  // namespace
 
@@ -29,14 +31,24 @@ void Points::begin(const StatePtr& state) {
   auto* data = sending ? const_cast<void*>(state->call.input) : state->call.output;
   net::Carrier& carrier = *group_.carrier;
   const std::uint32_t own = group_.config.rank;
-  net::TransferPtr transfer =
+  const auto point = pending_.insert(pending_.end(), {state, nullptr, std::nullopt, state->call.deadline});
+  by_time_.emplace(point->next, &*point);
+  point->transfer =
       sending ? carrier.send(state->peer, tags::point(state->tag, own), data, state->bytes)
       : state->peer == kAnySource
           ? carrier.recv(own, tags::point(state->tag, 0), ~tags::kSourceMask, data, state->bytes)
           : carrier.recv(state->peer, tags::point(state->tag, state->peer), tags::kAllMask, data,
                          state->bytes);
-  points_.push_back({state, std::move(transfer), std::nullopt, 0});
-  if (!sending && gone(state->peer)) give_up_on_left(points_.back());
+  if (point->transfer->ended()) return on_transfer_end(point);
+  point->transfer->on_end = [this, point] { on_transfer_end(point); };
+  if (!sending && gone(state->peer)) give_up_on_left(*point);
+}
+
+// From within the carrier, and without memory: check() does the rest.
+void Points::on_transfer_end(Place point) {
+  by_time_.erase({point->next, &*point});
+  if (point->given_up) --given_up_;
+  ended_.splice(ended_.end(), pending_, point);
 }
 
 void Points::expect_from(std::uint32_t rank) {
@@ -63,23 +75,19 @@ std::vector<std::uint16_t> Points::members(std::uint32_t rank) {
   return rank == kAnySource ? std::vector<std::uint16_t>() : std::vector{Group::id(rank)};
 }
 
-bool Points::some_ended() const {
-  return std::ranges::any_of(points_, [](const Point& each) { return each.transfer->ended(); });
-}
-
 void Points::check() {
-  bool some = false;
-  // First they end, then they go: what throws in between must leave the list whole.
-  for (const Point& each : points_) {
-    if (!each.transfer->ended()) continue;
-    some = true;
+  while (!ended_.empty()) {
+    const Point& each = ended_.front();
     Operation::State& state = *each.state;
-    if (state.ended) continue;
-    const bool came = each.transfer->status == Status::done || each.transfer->status == Status::wrong_length;
-    if (state.what == What::recv && came) state.peer = tags::source(each.transfer->tag);
-    state.end(outcome(each));
+    // First it ends, then it goes: what throws in between must leave the list whole.
+    if (!state.ended) {
+      const bool came =
+          each.transfer->status == Status::done || each.transfer->status == Status::wrong_length;
+      if (state.what == What::recv && came) state.peer = tags::source(each.transfer->tag);
+      state.end(outcome(each));
+    }
+    ended_.pop_front();
   }
-  if (some) std::erase_if(points_, [](const Point& each) { return each.transfer->ended(); });
 }
 
 Expected<void> Points::outcome(const Point& point) const {
@@ -102,8 +110,18 @@ Expected<void> Points::outcome(const Point& point) const {
 
 void Points::give_up(Point& point, Error error, Time now) {
   point.given_up = std::move(error);
-  point.given_up_at = now;
+  ++given_up_;
+  look_again_at(point, now + kTakeBack);
   group_.carrier->cancel(point.transfer);
+}
+
+// Needs no memory.
+void Points::look_again_at(Point& point, Time next) {
+  auto node = by_time_.extract({point.next, &point});
+  PASSING_ASSERT(!node.empty());
+  point.next = next;
+  node.value().first = next;
+  by_time_.insert(std::move(node));
 }
 
 void Points::give_up_on_left(Point& point) {
@@ -116,53 +134,70 @@ void Points::give_up_on_left(Point& point) {
           net::monotonic_now());
 }
 
+// Giving up may end it at once, and takes it out of the list then.
 void Points::on_left() {
-  for (Point& each : points_) {
+  for (auto next = pending_.begin(); next != pending_.end();) {
+    Point& each = *next++;
     if (each.state->what == What::recv && gone(each.state->peer) && !each.given_up) give_up_on_left(each);
   }
 }
 
 bool Points::cancel(const StatePtr& state, const Error& error) {
   if (state->what != What::recv) return false;
-  for (Point& each : points_) {
-    if (each.state == state && !each.given_up) give_up(each, error, net::monotonic_now());
-  }
+  const auto found = std::ranges::find(pending_, state, &Point::state);
+  if (found != pending_.end() && !found->given_up) give_up(*found, error, net::monotonic_now());
   return true;
 }
 
 void Points::check_time(Time now) {
-  for (Point& each : points_) {
+  for (auto next = by_time_.begin(); next != by_time_.end() && next->first <= now;) {
+    Point& each = *(next++)->second;
     const Operation::State& state = *each.state;
-    if (each.given_up) {
+    if (!each.given_up) {
+      give_up(each,
+              {ErrorCode::deadline,
+               fmt::format("{}: waiting for {} since {:.1f} s", state.describe(), name_of(state.peer),
+                           static_cast<double>(now - state.begun) / kSecond),
+               members(state.peer)},
+              now);
+    } else if (!witness_.has_proposal()) {
       // It could not be taken back: a message is under way and does not come to an end.
-      if (now < each.given_up_at + kTakeBack || witness_.has_proposal()) continue;
       Error error = *each.given_up;
       error.message = fmt::format("{}: {}", group_.own_name(), error.message);
-      return witness_.fail(std::move(error));
+      witness_.fail(std::move(error));
+      break;
     }
-    if (now < state.call.deadline) continue;
-    give_up(each,
-            {ErrorCode::deadline,
-             fmt::format("{}: waiting for {} since {:.1f} s", state.describe(), name_of(state.peer),
-                         static_cast<double>(now - state.begun) / kSecond),
-             members(state.peer)},
-            now);
   }
+  tell_due();
+}
+
+// The judge must have decided in time for those that only the end of the group can end.
+void Points::tell_due() {
+  if (given_up_ == 0 && !told_due_) return;
+  Time first = INT64_MAX;
+  for (const auto& [time, point] : by_time_) {
+    if (point->given_up) first = std::min(first, time);
+  }
+  told_due_ = first != INT64_MAX;
+  witness_.due(told_due_ ? first - kTakeBack + kDecided : INT64_MAX);
 }
 
 Time Points::next_wake() const {
-  Time next = INT64_MAX;
-  for (const Point& each : points_) {
-    if (each.given_up && witness_.has_proposal()) continue;  // that will end it
-    next = std::min(next, each.given_up ? each.given_up_at + kTakeBack : each.state->call.deadline);
+  for (const auto& [time, point] : by_time_) {
+    // A proposal will end it.
+    if (!point->given_up || !witness_.has_proposal()) return time;
   }
-  return next;
+  return INT64_MAX;
 }
 
 void Points::end_all(const Error& error) {
   PASSING_ASSERT(!group_.carrier);
-  for (const Point& each : points_) each.state->fail_unless_ended(error);
-  points_.clear();
+  for (auto* points : {&ended_, &pending_}) {
+    for (const Point& each : *points) each.state->fail_unless_ended(error);
+  }
+  by_time_.clear();
+  ended_.clear();
+  pending_.clear();
 }
 
 }  // namespace passing

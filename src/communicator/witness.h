@@ -40,6 +40,7 @@ class Witness {
   void announce();
   void turn(const judge::Turn& turn) { judge_.turn(turn); }
   void idle() { judge_.idle(); }
+  void due(Time by) { judge_.due(by); }
   void leave();
 
   // At the beginning: docs/faults.md section 9.

@@ -157,7 +157,8 @@ Time Judge::held_until(Time now) const {
 // other. By now all that it said has come, so that the next number is new.
 bool Judge::ask_again(Time now, Suspicion& suspicion) {
   const Time due = held_until(now);
-  if (!suspicion.lost || suspicion.again || due == now || !answered(*suspicion.lost, suspicion.round))
+  if (!suspicion.lost || suspicion.again || due < now + kExplanation ||
+      !answered(*suspicion.lost, suspicion.round))
     return false;
   open_round(now);
   suspicion.again = true;
@@ -304,7 +305,6 @@ Time Judge::opening() const {
 }
 
 void Judge::check_deadline(Time now) {
-  if (inquiry_ && (!turn_ || inquiry_->number != turn_->number)) inquiry_.reset();  // it came, late or not
   if (!turn_ || now < opening()) return;
   if (!inquiry_) {
     open_round(now);
@@ -327,7 +327,7 @@ void Judge::check_deadline(Time now) {
 
 void Judge::leave(Time now) {
   leaving_ = true;
-  turn_.reset();
+  idle();
   renew_record();
   for (Neighbour& each : neighbours_) each.paced = INT64_MIN;
   send_records(now);
@@ -391,7 +391,7 @@ Ranks Judge::unconfirmed() const {
 Time Judge::settled() const {
   if (neighbours_.empty()) return proposed_;
   if (unconfirmed().empty()) return proposed_ + kSettle;
-  const Time patient = proposed_ + kSettlePatient;
+  const Time patient = std::min(proposed_ + kSettlePatient, due_);
   return std::max(proposed_ + kSettleMost,
                   turn_ ? std::min(patient, turn_->deadline + kSettleMost) : patient);
 }
@@ -433,8 +433,7 @@ Time Judge::next_timer() const {
   for (const Suspicion& each : suspicions_) next = std::min(next, each.due);
   if (!turn_) return next;
   if (someone_left_ && !left_before(turn_->number).empty()) return 0;
-  const bool asked = inquiry_ && inquiry_->number == turn_->number;
-  return std::min(next, asked ? inquiry_->due : opening());
+  return std::min(next, inquiry_ ? inquiry_->due : opening());
 }
 
 std::optional<Message> Judge::next_message() {

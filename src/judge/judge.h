@@ -71,10 +71,16 @@ class Judge {
   // What this rank does. These are called for every operation, and cost next to nothing.
   void called(std::uint64_t collectives) { called_ = collectives; }
   void turn(const Turn& turn) {
+    if (inquiry_ && inquiry_->number != turn.number) inquiry_.reset();  // that one came, late or not
     turn_ = turn;
     if (said_idle_) renew_record();  // others would take it for absent
   }
-  void idle() { turn_.reset(); }
+  void idle() {
+    inquiry_.reset();
+    turn_.reset();
+  }
+  /// A message of this rank's that only a decision can end is late: it wants one by then. INT64_MAX: none is.
+  void due(Time by) { due_ = by; }
 
   // What it sees.
   void hear(Time now, std::uint32_t from, const std::string& data);
@@ -157,6 +163,7 @@ class Judge {
   std::uint64_t round_ = 0;
   std::uint64_t called_ = 0;
   std::optional<Turn> turn_;
+  Time due_ = INT64_MAX;
   bool leaving_ = false;
   bool someone_left_ = false;
   bool said_idle_ = false;                     // in its last record
