@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/shortage.h"
+#include "net/answers.h"
 #include "net/hex.h"
 #include "net/waiting.h"
 
@@ -143,11 +144,10 @@ Expected<std::string> ControllerClient::request(const std::string& path, const s
   long status = 0;
   curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
   if (status == 200) return answer;
-  const json refusal = json::parse(answer, nullptr, false);
-  const bool sentence = refusal.is_object() && refusal.contains("error") && refusal["error"].is_string();
-  return fail(status == 409 ? ErrorCode::no_capacity : ErrorCode::invalid_argument,
-              sentence ? refusal["error"].get<std::string>()
-                       : fmt::format("the controller at {} answers {} to {}", address_, status, path));
+  const auto sentence = read_refusal(answer);
+  return fail(
+      status == 409 ? ErrorCode::no_capacity : ErrorCode::invalid_argument,
+      sentence ? *sentence : fmt::format("the controller at {} answers {} to {}", address_, status, path));
 }
 
 Expected<std::string> ControllerClient::get(const std::string& path) const { return request(path, nullptr); }
@@ -209,27 +209,15 @@ Expected<JoinReply> ControllerClient::join(const std::string& job, const std::st
 
 Expected<JobState> ControllerClient::look(const std::string& job, std::uint64_t key, std::uint32_t rank,
                                           bool patient) const {
-  const std::string text = json{{"key", to_hex(key)}, {"rank", rank}}.dump();
-  const auto body = parse(address_, request("/v1/jobs/" + job + "/look", &text, nullptr, patient));
-  if (!body) return tl::unexpected(body.error());
-  JobState state;
-  try {
-    const auto phase = body->at("state").get<std::string>();
-    state.phase = phase == "forming"   ? JobState::Phase::forming
-                  : phase == "running" ? JobState::Phase::running
-                                       : JobState::Phase::ended;
-    state.missing = body->at("missing").get<std::vector<std::uint16_t>>();
-    state.addresses = body->at("addresses").get<std::vector<std::string>>();
-    state.reason = body->at("reason").get<std::string>();
-  } catch (const json::exception&) {
-    return fail(ErrorCode::unreachable,
-                fmt::format("{} does not answer like a PASSING controller", address_));
-  }
-  return state;
+  const std::string text = write_member(key, rank);
+  const auto answer = request("/v1/jobs/" + job + "/look", &text, nullptr, patient);
+  if (!answer) return tl::unexpected(answer.error());
+  if (auto state = read_job_state(*answer)) return *std::move(state);
+  return fail(ErrorCode::unreachable, fmt::format("{} does not answer like a PASSING controller", address_));
 }
 
 Expected<void> ControllerClient::leave(const std::string& job, std::uint64_t key, std::uint32_t rank) const {
-  const std::string text = json{{"key", to_hex(key)}, {"rank", rank}}.dump();
+  const std::string text = write_member(key, rank);
   const auto answer = request("/v1/jobs/" + job + "/leave", &text);
   if (!answer) return tl::unexpected(answer.error());
   return {};

@@ -26,8 +26,7 @@ constexpr std::uint32_t kMostLanes = 4;
 constexpr std::uint32_t kWindowSlots = 256;
 constexpr std::uint32_t kFewestWindowSlots = 64;
 constexpr std::size_t kWindowBytes = 512U << 10;
-// For the controller to hear that this member leaves: in order; or because something has failed, when
-// someone may be waiting to hear of that.
+// For the controller to hear that this member leaves. Someone may be waiting for the end: then not for long.
 constexpr Duration kOrderlyFarewell = 5 * kSecond;
 constexpr Duration kFarewell = 300 * kMillisecond;
 // A heartbeat that has been under way for longer is not answered any more.
@@ -83,8 +82,12 @@ Expected<void> Member::find_switch(Time deadline, Waiting& waiting) {
 
 Member::~Member() {
   stop_heart();
-  // Frees the rank, if it was got.
-  if (membership_.key != 0 && !told_) static_cast<void>(tell_controller(kFarewell));
+  // Frees the rank, if it was got. Without memory for that, the lease does.
+  try {
+    if (membership_.key != 0 && !told_) static_cast<void>(tell_controller(kFarewell));
+  } catch (const std::bad_alloc&) {
+    told_ = true;
+  }
   for (const int descriptor : {wake_, interrupt_}) {
     if (descriptor >= 0) ::close(descriptor);
   }
@@ -255,16 +258,15 @@ Expected<void> Member::leave(Duration timeout) {
 
 void Member::part(Duration limit) {
   const Time end = monotonic_now() + limit;
-  bool left = false;
   if (const auto number = endpoint_->leave(end); number) {
+    bool left = false;
     while (!left && monotonic_now() < end) {
       send_all();
       while (auto done = endpoint_->next_completion()) left = left || done->number == *number;
       if (!left) receive_until(std::min(end, endpoint_->next_timer().value_or(end)));
     }
   }
-  // If the switch does not answer, its controller hardly will.
-  static_cast<void>(tell_controller(left ? kOrderlyFarewell : kFarewell));
+  static_cast<void>(tell_controller(kFarewell));
 }
 
 void Member::send_all() {
@@ -391,7 +393,8 @@ std::optional<Error> Member::end_of(const ControllerClient& client, const Error&
                  {}};
   }
   const auto now = client.describe();
-  if (now && now->boot != switch_.boot) {
+  if (!now) return std::nullopt;  // it does not say what it is: asked again with the next heartbeat
+  if (now->boot != switch_.boot) {
     return Error{ErrorCode::epoch_ended,
                  fmt::format("the switch at {} has been started anew, and knows nothing of job '{}'",
                              options_.controller, options_.job),

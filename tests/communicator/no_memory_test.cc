@@ -96,6 +96,9 @@ struct Attempt {
   std::uint64_t first = 0;  // the allocation that is the first to fail,
   std::uint64_t most = 0;   // and how many do
 
+  bool needs_switch() const {
+    return std::string(strategy) == "in_network" || std::string(strategy) == "passing";
+  }
   std::string describe() const {
     return std::string(strategy) + " over " + carrier + (creates ? ", creating" : "") + ", rank " +
            std::to_string(victim) + ", allocation " + std::to_string(first) + ", " + std::to_string(most) +
@@ -232,6 +235,9 @@ std::string verdict(const Attempt& attempt, const std::vector<std::unique_ptr<Li
   first_refused = attempt.first;
   most_refused = attempt.most;
   Meeting meeting;
+  // It has memory: its threads are nobody's.
+  std::optional<LocalSwitch> own_switch;
+  if (attempt.needs_switch()) own_switch.emplace();
   std::vector<std::unique_ptr<Life>> lives;
   std::vector<Config> configs(kRanks);
   for (std::uint32_t r = 0; r < kRanks; ++r) {
@@ -245,6 +251,10 @@ std::string verdict(const Attempt& attempt, const std::vector<std::unique_ptr<Li
     configs[r].quiet = true;
     configs[r].shared_bytes = 8 << 20;
     configs[r].timeout = configs[r].create_timeout = kTimeout;
+    if (!own_switch) continue;
+    configs[r].controller = own_switch->controller();
+    configs[r].token = "a token for tests";
+    configs[r].job = "no-memory";
   }
   const auto as_rank = [&](std::uint32_t r, auto what) {
     is_victim = r == attempt.victim;
@@ -316,6 +326,9 @@ class NoMemory : public testing::Test {
 TEST_F(NoMemory, ForARing) { sweep("ring", false, 600, 7); }
 TEST_F(NoMemory, ForSharedMemory) { sweep("ring_hierarchical", false, 400, 5); }
 TEST_F(NoMemory, ForARingInMemory) { sweep("ring", false, 400, 7, "memory"); }
+// Their end speaks to the controller.
+TEST_F(NoMemory, ForTheSwitch) { sweep("in_network", false, 400, 9); }
+TEST_F(NoMemory, ForTheSwitchAndSharedMemory) { sweep("passing", false, 400, 9); }
 TEST_F(NoMemory, ToCreateARing) { sweep("ring", true, 500, 11); }
 TEST_F(NoMemory, ToCreateSharedMemory) { sweep("ring_hierarchical", true, 500, 11); }
 
