@@ -1,12 +1,16 @@
 #include "communicator/farewell.h"
 
+#include <algorithm>
+
 #include "inhost/host.h"
+#include "net/waiting.h"
 
 namespace passing {
 namespace {
 
-// To get the word out that this rank leaves, and to hear that others do.
-constexpr Duration kFarewell = 500 * kMillisecond;
+// For all of an orderly end; and of that, at least, to hear that others leave.
+constexpr Duration kFarewell = 900 * kMillisecond;
+constexpr Duration kHearing = 100 * kMillisecond;
 // To get it out at all, where nothing holds it up.
 constexpr Duration kGreeting = 50 * kMillisecond;
 
@@ -55,10 +59,11 @@ void Farewell::end_without_memory(const Error& error) noexcept {
 }
 
 void Farewell::leave() {
+  const Time end = net::monotonic_now() + kFarewell;
   // Others first: the switch may take its time.
   if (group_.carrier) tell_others();
   if (group_.strategy) group_.strategy->leave();
-  if (group_.carrier) await_others();
+  if (group_.carrier) await_others(std::max(kHearing, end - net::monotonic_now()));
   points_.check();
   group_.strategy.reset();
   drop_data();
@@ -79,8 +84,8 @@ void Farewell::tell_others() {
 }
 
 // They usually leave now too; those that do not must not miss what is under way.
-void Farewell::await_others() {
-  witness_.settle(kFarewell, [this] {
+void Farewell::await_others(Duration limit) {
+  witness_.settle(limit, [this] {
     for (std::uint32_t r = 0; r < group_.config.size; ++r) {
       if (r != group_.config.rank && !group_.left[r] && group_.ground.contacts[r] && !witness_.failure())
         return false;

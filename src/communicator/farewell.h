@@ -31,7 +31,7 @@ class Farewell {
 
  private:
   void tell_others();
-  void await_others();
+  void await_others(Duration limit);
   void drop_data();
   void end_operations(const Error& error);
 

@@ -6,6 +6,8 @@
 namespace passing::strategy {
 namespace {
 
+constexpr Duration kPart = 400 * kMillisecond;
+
 numeric::DataType to_numeric(DataType type) {
   switch (type) {
     case DataType::float32: return numeric::DataType::float32;
@@ -75,8 +77,8 @@ void Uplink::progress(std::span<const pollfd> sources) {
 }
 
 void Uplink::leave() {
-  // With everyone else, if they come soon.
-  if (!failed_) member_->part(kSecond);
+  // With everyone else, if they come soon. All of a communicator's end takes a second at most.
+  if (!failed_) member_->part(kPart);
 }
 
 void Uplink::abandon(const Error& reason) { member_->end(reason); }
