@@ -168,11 +168,11 @@ void Runner::resume_ready() {
     next.resume();
   }
   if (witness_.failure()) return ready.clear();
-  std::erase_if(running_, [](const std::unique_ptr<Running>& each) {
-    if (!each->task.done()) return false;
-    each->state->end({});
-    return true;
-  });
+  // First they end, then they go: a listener that throws must leave the list whole.
+  for (const auto& each : running_) {
+    if (each->task.done() && !each->state->ended) each->state->end({});
+  }
+  std::erase_if(running_, [](const std::unique_ptr<Running>& each) { return each->task.done(); });
 }
 
 void Runner::on_problem(const Operation::State& state, Error error) {

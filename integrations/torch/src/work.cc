@@ -141,21 +141,22 @@ Completer::~Completer() {
 
 void Completer::watch(const c10::intrusive_ptr<PassingWork>& work) {
   // The last operation to end brings the work here, and the reference with it: the communicator's thread must
-  // not be the one that drops tensors, which may have to wait for Python.
+  // not be the one that drops tensors, which may have to wait for Python. The memory for that is here
+  // already: a listener must not throw.
   struct Ending {
     std::atomic<std::size_t> left;
-    c10::intrusive_ptr<PassingWork> work;
+    std::list<c10::intrusive_ptr<PassingWork>> work;
     std::shared_ptr<Queue> queue;
   };
   auto ending = std::make_shared<Ending>();
   ending->left = std::max<std::size_t>(1, work->operations().size());
-  ending->work = work;
+  ending->work.push_back(work);
   ending->queue = queue_;
   const auto one_less = [ending] {
     if (ending->left.fetch_sub(1) != 1) return;
     {
       const std::lock_guard lock(ending->queue->mutex);
-      ending->queue->works.push_back(std::move(ending->work));
+      ending->queue->works.splice(ending->queue->works.end(), ending->work);
     }
     ending->queue->news.notify_one();
   };

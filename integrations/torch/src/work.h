@@ -4,8 +4,8 @@
 #include <passing/communicator.h>
 
 #include <condition_variable>
-#include <deque>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -74,7 +74,7 @@ class Completer {
   struct Queue {
     std::mutex mutex;
     std::condition_variable news;
-    std::deque<c10::intrusive_ptr<PassingWork>> works;
+    std::list<c10::intrusive_ptr<PassingWork>> works;
     std::vector<std::thread> threads;
     std::size_t idle = 0;
     bool stopping = false;
