@@ -35,7 +35,7 @@ MUTANTS = [
     ("judge-takes-a-broken-link-for-a-death", "src/judge/judge.cc",
      "  if (answered(rank, suspicion.round)) {", "  if (false) {", JUDGES),
     ("judge-believes-an-answer-to-another-roll-call", "src/judge/judge.cc",
-     "suspicion.again || due == now ||", "true ||", ("judge_tests", "Judge.DoesNotFailAgain")),
+     "suspicion.again || due < now + kExplanation ||", "true ||", ("judge_tests", "Judge.DoesNotFailAgain")),
     ("judge-holds-beyond-the-second", "src/judge/judge.h",
      "kHeldMost = kSecond - kSettleMost;", "kHeldMost = kSecond;", JUDGES),
     ("judge-has-no-patience", "src/judge/judge.cc",
@@ -267,6 +267,8 @@ MUTANTS = [
     ("write-into-what-is-closed", "src/inhost/operation.cc",
      "if (host_.closed()) return;", "",
      ("inhost_tests", "Closed.NothingIsWritten")),
+    ("count-what-is-closed", "src/inhost/host_wait.cc",
+     "  if (closed()) return false;\n", "", ("inhost_tests", "Closed.NothingIs*")),
     # Across hosts.
     ("stripes-however-short", "src/strategy/host_to_host.cc",
      "RingOfHosts::owners(const Call& call) const { return owners_for(call, kStripeBytes, lanes_); }",
