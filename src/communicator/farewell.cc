@@ -75,9 +75,9 @@ void Farewell::tell_others() {
   witness_.leave();
   for (std::uint32_t r = 0; r < group_.config.size; ++r) {
     // Also to those that have left: they wait for this.
-    if (r != group_.config.rank && (group_.ground.contacts[r] || group_.carrier->connected(r)))
-      group_.carrier->send_notice(r, strategy::tags::kControl | group_.config.rank,
-                                  ControlMessage{.type = ControlMessage::Type::leave}.encode(), false);
+    if (r == group_.config.rank || !(group_.ground.contacts[r] || group_.carrier->connected(r))) continue;
+    group_.carrier->send_notice(r, strategy::tags::kControl | group_.config.rank,
+                                ControlMessage{.type = ControlMessage::Type::leave}.encode(), false);
   }
   witness_.settle(kGreeting,
                   [this] { return group_.carrier->sends_pending() == 0 && group_.control->all_sent(); });

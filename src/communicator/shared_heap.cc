@@ -35,12 +35,14 @@ Expected<void*> SharedHeap::allocate(std::size_t bytes) {
 
 Expected<void> SharedHeap::free(void* data) {
   if (data == nullptr) return {};
+  const auto where = reinterpret_cast<std::uintptr_t>(data);  // it is no pointer any more then
   const MutexLock lock(mutex_);
   if (host_ ? host_->free(data) : ordinary_.erase(data) > 0) return {};
-  return fail(ErrorCode::invalid_argument,
-              fmt::format("the buffer at {} cannot be freed: this communicator did not allocate it, or has "
-                          "freed it already",
-                          fmt::ptr(data)));
+  return fail(
+      ErrorCode::invalid_argument,
+      fmt::format("the buffer at {:#x} cannot be freed: this communicator did not allocate it, or has "
+                  "freed it already",
+                  where));
 }
 
 }  // namespace passing

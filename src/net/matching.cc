@@ -21,16 +21,15 @@ void Posted::add(const TransferPtr& transfer) {
 }
 
 TransferPtr Posted::take(std::uint64_t tag) {
-  Table* table = nullptr;
-  Queues::iterator queue;
+  std::optional<std::pair<Table*, Queues::iterator>> first;
   for (Table& each : tables_) {
     const auto found = each.queues.find(tag & each.mask);
     if (found == each.queues.end()) continue;
-    if (table != nullptr && queue->second.front().number < found->second.front().number) continue;
-    table = &each;
-    queue = found;
+    if (!first || found->second.front().number < first->second->second.front().number)
+      first.emplace(&each, found);
   }
-  if (table == nullptr) return nullptr;
+  if (!first) return nullptr;
+  const auto [table, queue] = *first;
   TransferPtr transfer = std::move(queue->second.front().transfer);
   queue->second.pop_front();
   if (queue->second.empty()) table->queues.erase(queue);
