@@ -59,7 +59,6 @@ Expected<std::unique_ptr<Mesh>> Mesh::create(std::uint32_t rank, std::uint32_t s
 
 Mesh::~Mesh() {
   Mesh::detach();
-  if (listener_ >= 0) ::close(listener_);
   if (timer_ >= 0) ::close(timer_);
   if (events_ >= 0) ::close(events_);
 }
@@ -73,6 +72,11 @@ void Mesh::detach() {
     for (int i = 0; i < 64 && ::recv(each->descriptor, unread.data(), unread.size(), MSG_DONTWAIT) > 0;) ++i;
     ::close(each->descriptor);
   }
+  strangers_.clear();
+  redials_.clear();
+  unwritten_.clear();
+  // Or who is about to dial again would wait here for an answer.
+  if (listener_ >= 0) ::close(std::exchange(listener_, -1));
 }
 
 Expected<void> Mesh::listen(const SocketAddress& local) {
@@ -120,10 +124,14 @@ Mesh::Connection& Mesh::add(int descriptor) {
   }
   Connection& made = *connections_.back();
   made.descriptor = descriptor;
-  prepare(descriptor);
-  epoll_event event{.events = EPOLLIN, .data = {.ptr = &made}};
-  epoll_ctl(events_, EPOLL_CTL_ADD, descriptor, &event);
+  listen_to(made);
   return made;
+}
+
+void Mesh::listen_to(Connection& connection) {
+  prepare(connection.descriptor);
+  epoll_event event{.events = EPOLLIN, .data = {.ptr = &connection}};
+  epoll_ctl(events_, EPOLL_CTL_ADD, connection.descriptor, &event);
 }
 
 // One connection per pair, so that acknowledgements travel with data: the lower rank connects. A higher one
@@ -144,24 +152,26 @@ Mesh::Connection& Mesh::connection_to(std::uint32_t rank) {
 }
 
 Mesh::Connection& Mesh::dial(std::uint32_t rank, FrameType first) {
-  const SocketAddress& there = addresses_[rank];
-  const int descriptor = ::socket(there.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) own_fault("cannot open a connection");
-  Connection& made = add(descriptor);
+  Connection& made = *connections_.emplace_back(std::make_unique<Connection>());
   made.peer = rank;
   made.calling = first == FrameType::call;
-  if (descriptor < 0) {
-    lose(made, "there is no descriptor left for it");
-    return made;
-  }
-  if (::connect(descriptor, there.get(), there.length) != 0 && errno != EINPROGRESS) {
-    lose(made, std::strerror(errno));
-    return made;
-  }
-  made.connecting = true;
-  made.stage = Connection::Stage::challenge;
-  touch(made);
+  connect(made);
   return made;
+}
+
+void Mesh::connect(Connection& connection) {
+  const SocketAddress& there = addresses_[connection.peer];
+  connection.descriptor = ::socket(there.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (connection.descriptor < 0) {
+    own_fault("cannot open a connection");
+    return lose(connection, "there is no descriptor left for it");
+  }
+  listen_to(connection);
+  if (::connect(connection.descriptor, there.get(), there.length) != 0 && errno != EINPROGRESS)
+    return lose(connection, std::strerror(errno));
+  connection.connecting = true;
+  connection.stage = Connection::Stage::challenge;
+  touch(connection);
 }
 
 // A lower rank has connected: what has waited for that goes out, and a call has been answered.
@@ -188,6 +198,11 @@ void Mesh::hang_up(Connection& connection) {
   connection.broken = true;
   some_broken_ = true;
   no_stranger_any_more(connection);
+  if (std::exchange(connection.dial_at, 0) != 0) std::erase(redials_, &connection);
+  close_socket(connection);
+}
+
+void Mesh::close_socket(Connection& connection) {
   if (connection.descriptor < 0) return;
   // A fork may still have the socket, and with it the kernel would keep our pointer.
   epoll_ctl(events_, EPOLL_CTL_DEL, connection.descriptor, nullptr);
@@ -205,7 +220,7 @@ void Mesh::watch(Connection& connection) {
   const bool open = connection.stage == Connection::Stage::open;
   const bool output =
       connection.connecting || !connection.greeting.empty() || (open && connection.has_frames());
-  if (connection.broken || output == connection.watching_output) return;
+  if (connection.broken || connection.descriptor < 0 || output == connection.watching_output) return;
   connection.watching_output = output;
   epoll_event event{.events = EPOLLIN | (output ? std::uint32_t{EPOLLOUT} : 0U),
                     .data = {.ptr = &connection}};
@@ -227,14 +242,16 @@ void Mesh::progress() {
       on_timer();
       continue;
     }
-    if ((ready[i].events & EPOLLOUT) != 0 && !connection->broken) {
+    // What comes before may have closed it.
+    if ((ready[i].events & EPOLLOUT) != 0 && connection->descriptor >= 0) {
       connection->connecting = false;
       write(*connection);
     }
-    if ((ready[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !connection->broken) read(*connection);
+    if ((ready[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && connection->descriptor >= 0)
+      read(*connection);
   }
-  flush();
   look_at_clock();
+  flush();
   if (!std::exchange(some_broken_, false)) return;
   // Strangers, and peers that are gone: only what outgoing_ points to is remembered.
   connections_.remove_if([this](const std::unique_ptr<Connection>& each) {

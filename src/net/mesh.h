@@ -87,9 +87,12 @@ class Mesh : public Carrier {
   Expected<void> listen(const SocketAddress& local);
   Connection& connection_to(std::uint32_t rank);
   Connection& dial(std::uint32_t rank, FrameType first);
+  void connect(Connection& connection);
   void adopt(Connection& connection);
+  void close_socket(Connection& connection);
   void hang_up(Connection& connection);
   Connection& add(int descriptor);
+  void listen_to(Connection& connection);
   void watch(Connection& connection);
   void lose(Connection& connection, const std::string& reason);
   void own_fault(const char* what);
@@ -98,11 +101,13 @@ class Mesh : public Carrier {
   // mesh_strangers.cc
   void accept_some();
   void refuse(Connection& stranger, std::uint64_t Refused::*reason);
+  void send_away(Connection& stranger, std::uint64_t Refused::*reason);
   void no_stranger_any_more(Connection& connection);
   void pause_listening();
   void resume_listening();
   void on_timer();
   void look_at_clock();
+  void set_timer();
 
   // mesh_hello.cc
   void challenge(Connection& connection);
@@ -113,6 +118,8 @@ class Mesh : public Carrier {
   void on_challenge(Connection& connection);
   void on_hello(Connection& connection);
   void on_welcome(Connection& connection);
+  void broke_off(Connection& connection, int error);
+  void dial_again(Connection& connection, const std::string& reason);
 
   // mesh_send.cc
   void touch(Connection& connection);
@@ -157,6 +164,7 @@ class Mesh : public Carrier {
   std::list<std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> unwritten_;
   std::vector<Connection*> strangers_;  // the oldest first
+  std::vector<Connection*> redials_;    // to be dialled again, the first first
   Time listen_again_ = 0;               // 0: it listens
   Time timer_at_ = 0;                   // 0: it is off
   bool some_broken_ = false;

@@ -66,6 +66,8 @@ struct Mesh::Connection {
   bool called = false;     // the peer asks us to connect, and says nothing more
   bool waiting = false;    // for the peer to connect; has no socket
   bool unwritten = false;  // has frames since the last flush
+  Time sent_away_at = 0;   // when the peer first closed it before it was open; 0: never
+  Time dial_at = 0;        // when it is dialled again; 0: it is not about to be
 
   std::deque<Frame> out;
   std::deque<Frame> bulk;       // slices of large messages: what is in `out` goes between them

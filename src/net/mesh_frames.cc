@@ -137,11 +137,9 @@ bool Mesh::read(Connection& connection) {
     if (result < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return moved > 0;
-      lose(connection, std::strerror(errno));
-      return true;
     }
-    if (result == 0) {
-      lose(connection, "it has closed the connection");
+    if (result <= 0) {
+      broke_off(connection, result < 0 ? errno : 0);
       return true;
     }
     const auto got = static_cast<std::size_t>(result);

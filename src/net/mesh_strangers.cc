@@ -59,7 +59,7 @@ void Mesh::accept_some() {
       strangers_.push_back(&made);
       challenge(made);
       if (strangers_.size() > kMostStrangers + outgoing_.size())
-        refuse(*strangers_.front(), &Refused::too_many);
+        send_away(*strangers_.front(), &Refused::too_many);
       continue;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return;
@@ -72,13 +72,19 @@ void Mesh::accept_some() {
     if (!is_readable(listener_)) return;
     ++refused_.waiting;
     if (strangers_.empty()) return pause_listening();
-    refuse(*strangers_.front(), &Refused::too_many);
+    send_away(*strangers_.front(), &Refused::too_many);
   }
 }
 
 void Mesh::refuse(Connection& stranger, std::uint64_t Refused::*reason) {
   ++(refused_.*reason);
   hang_up(stranger);
+}
+
+// Unless it is a peer whose words have come, but were not read: this process may have been busy.
+void Mesh::send_away(Connection& stranger, std::uint64_t Refused::*reason) {
+  read(stranger);
+  if (stranger.stranger_until != 0) refuse(stranger, reason);
 }
 
 void Mesh::no_stranger_any_more(Connection& connection) {
@@ -104,14 +110,25 @@ void Mesh::on_timer() {
 }
 
 void Mesh::look_at_clock() {
-  if (strangers_.empty() && listen_again_ == 0 && timer_at_ == 0) return;
+  if (strangers_.empty() && redials_.empty() && listen_again_ == 0 && timer_at_ == 0) return;
   const Time now = monotonic_now();
   while (!strangers_.empty() && strangers_.front()->stranger_until <= now)
-    refuse(*strangers_.front(), &Refused::late);
+    send_away(*strangers_.front(), &Refused::late);
+  while (!redials_.empty() && redials_.front()->dial_at <= now) {
+    Connection& next = *redials_.front();
+    redials_.erase(redials_.begin());
+    next.dial_at = 0;
+    connect(next);
+  }
   if (listen_again_ != 0 && listen_again_ <= now) resume_listening();
+  set_timer();
+}
+
+void Mesh::set_timer() {
   Time next = listen_again_;
-  if (!strangers_.empty() && (next == 0 || strangers_.front()->stranger_until < next))
-    next = strangers_.front()->stranger_until;
+  const auto sooner = [&next](Time other) { next = next == 0 ? other : std::min(next, other); };
+  if (!strangers_.empty()) sooner(strangers_.front()->stranger_until);
+  if (!redials_.empty()) sooner(redials_.front()->dial_at);
   if (next == std::exchange(timer_at_, next)) return;
   const itimerspec when{.it_interval = {}, .it_value = {next / kSecond, next % kSecond}};
   timerfd_settime(timer_, TFD_TIMER_ABSTIME, &when, nullptr);

@@ -292,6 +292,16 @@ MUTANTS = [
     ("domains-may-differ", "src/communicator/introductions.cc",
      "if (other->local_domain != own.local_domain)", "if (false)",
      ("communicator", "BadRacks.DomainsDiffer")),
+    # The mesh.
+    ("who-is-not-let-in-gives-up", "src/net/mesh_hello.cc",
+     "  if (now - connection.sent_away_at >= kKnocking) {", "  if (now >= connection.sent_away_at) {",
+     ("unit", "Strangers.ACrowdDelaysAFirstConnection")),
+    ("knocks-for-ever", "src/net/mesh_hello.cc",
+     "  if (now - connection.sent_away_at >= kKnocking) {", "  if (now < connection.sent_away_at) {",
+     ("unit", "Strangers.AreNotDialledForEver")),
+    ("strangers-are-late-unheard", "src/net/mesh_strangers.cc",
+     "  read(stranger);\n", "", ("unit", "Strangers.AreHeardBeforeTheyAreLate")),
+
     # Predictions.
     ("uplinks-of-one-switch-carry-one", "src/simulate/loads.cc",
      "wire * (tree ? 1 : of_host * layout.most())", "wire * (tree ? 1 : 1)",
