@@ -74,11 +74,15 @@ struct Mesh::Connection {
   std::size_t written = 0;      // of the frame that has begun, which goes on before any other:
   bool bulk_has_begun = false;  // the first slice, or the first of `out`
   std::size_t passed = 0;       // what of `out` has passed the next slice,
-  bool bulk_has_turn = false;   // which was so much that the slice goes next
+  bool bulk_is_due = false;     // which was so much that it should go,
+  bool bulk_has_turn = false;   // and goes next
   std::uint64_t bonds = 0;      // frames that bind receives have such numbers,
   std::uint64_t bound = 0;      // and up to this one they have gone out
   bool bulk_is_next() const { return bulk_has_begun || bulk_has_turn; }
   bool bulk_may_go() const { return !bulk.empty() && bulk.front().bond <= bound; }
+  // It is time for a slice, but a frame of `out` has begun. With more behind it, a write might end within
+  // another one each time, and the slice would never go.
+  bool must_end_frame() const { return bulk_is_due && written > 0 && !bulk_has_begun; }
   bool urgent_is_next() const { return !out.empty() && out.front().urgent; }
   bool has_frames() const { return !out.empty() || !bulk.empty(); }
   // Ours, waiting for an answer, by tag and id; those of one tag in order.

@@ -153,6 +153,10 @@ std::size_t Mesh::gather(const Connection& connection, std::span<iovec> parts) {
       part(queue[i].data != nullptr ? queue[i].data : queue[i].own.data(), queue[i].bytes);
     }
   };
+  if (connection.must_end_frame()) {
+    frames(connection.out, 0, 1);
+    return count;
+  }
   const std::size_t first = connection.bulk_is_next() ? 1 : 0;
   frames(connection.bulk, 0, first);
   frames(connection.out, 0, connection.out.size());
@@ -164,8 +168,9 @@ void Mesh::write(Connection& connection) {
   if (!write_greeting(connection)) return watch(connection);
   std::size_t moved = 0;
   while (connection.stage == Connection::Stage::open && connection.has_frames() && moved < kTurnBytes) {
-    connection.bulk_has_turn = connection.written == 0 && connection.passed >= kSlice &&
-                               connection.bulk_may_go() && !connection.urgent_is_next();
+    connection.bulk_is_due = connection.passed >= kSlice && connection.bulk_may_go();
+    connection.bulk_has_turn =
+        connection.bulk_is_due && connection.written == 0 && !connection.urgent_is_next();
     std::array<iovec, 2 * kFramesAtOnce> parts;
     msghdr message{};
     message.msg_iov = parts.data();

@@ -299,6 +299,9 @@ MUTANTS = [
     ("knocks-for-ever", "src/net/mesh_hello.cc",
      "  if (now - connection.sent_away_at >= kKnocking) {", "  if (now < connection.sent_away_at) {",
      ("unit", "Strangers.AreNotDialledForEver")),
+    ("a-slice-waits-for-a-write-that-ends-a-frame", "src/net/mesh_connection.h",
+     "return bulk_is_due && written > 0 && !bulk_has_begun;", "return false;",
+     ("unit", "With/Crowded.SmallMessagesLeaveRoomForALargeOne/SmallBuffers")),
     ("strangers-are-late-unheard", "src/net/mesh_strangers.cc",
      "  read(stranger);\n", "", ("unit", "Strangers.AreHeardBeforeTheyAreLate")),
 
