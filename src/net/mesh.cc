@@ -186,6 +186,9 @@ void Mesh::adopt(Connection& connection) {
   connection.beyond = std::exchange(before->beyond, {});
   connection.held = std::exchange(before->held, {});
   connection.held_order = std::exchange(before->held_order, {});
+  connection.notices = std::exchange(before->notices, {});
+  connection.notices_gone = before->notices_gone;
+  connection.held_behind = before->held_behind;
   before->broken = true;
   some_broken_ = true;
   for (const auto& each : connections_) {
@@ -283,6 +286,7 @@ void Mesh::lose(Connection& connection, const std::string& reason) {
   for (auto& [id, transfer] : std::exchange(connection.announced, {})) affected.push_back(transfer);
   for (auto& [tag, transfers] : std::exchange(connection.held, {}))
     affected.insert(affected.end(), transfers.begin(), transfers.end());
+  for (auto& each : std::exchange(connection.notices, {})) affected.push_back(each.frame.transfer);
   for (auto& [id, transfer] : std::exchange(connection.expected, {})) affected.push_back(transfer);
   for (auto& [id, transfer] : std::exchange(connection.hoped, {})) {
     if (transfer->promised) affected.push_back(transfer);

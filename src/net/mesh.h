@@ -133,6 +133,7 @@ class Mesh : public Carrier {
   // mesh_credit.cc
   static bool must_wait(const Connection& connection, const Transfer& transfer);
   void hold(Connection& connection, const TransferPtr& transfer);
+  void let_notices_go(Connection& connection, const Transfer& released);
   bool release(Connection& connection, std::uint64_t tag);
   void answered(Connection& connection, const Transfer& transfer);
   void give_back(Connection* connection, std::size_t bytes);

@@ -91,7 +91,14 @@ struct Mesh::Connection {
   std::unordered_map<std::uint64_t, std::uint32_t> beyond;          // announced for want of credit, by tag
   std::unordered_map<std::uint64_t, std::deque<TransferPtr>> held;  // not even announced, by tag
   std::deque<std::uint64_t> held_order;                             // their tags; some may have gone
-  std::size_t owed = 0;  // what receives have taken here, and the peer has not been told
+  struct WaitingNotice {
+    Frame frame;
+    std::size_t before = 0;  // how many are still held that were sent between the notice before it and this
+  };
+  std::deque<WaitingNotice> notices;  // must not pass what is held
+  std::uint64_t notices_gone = 0;     // the number of the first of them
+  std::size_t held_behind = 0;        // how many are held that were sent after the last of them
+  std::size_t owed = 0;               // what receives have taken here, and the peer has not been told
   struct Expectation {
     std::uint64_t id = 0;
     std::uint64_t bytes = 0;

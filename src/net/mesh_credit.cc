@@ -16,6 +16,20 @@ bool Mesh::must_wait(const Connection& connection, const Transfer& transfer) {
 void Mesh::hold(Connection& connection, const TransferPtr& transfer) {
   connection.held[transfer->tag].push_back(transfer);
   connection.held_order.push_back(transfer->tag);
+  transfer->id = connection.notices_gone + connection.notices.size();
+  ++connection.held_behind;
+}
+
+// Those before which nothing is held any more.
+void Mesh::let_notices_go(Connection& connection, const Transfer& released) {
+  auto& notices = connection.notices;
+  const std::size_t behind = released.id - connection.notices_gone;
+  --(behind < notices.size() ? notices[behind].before : connection.held_behind);
+  while (!notices.empty() && notices.front().before == 0) {
+    push(connection, std::move(notices.front().frame));
+    notices.pop_front();
+    ++connection.notices_gone;
+  }
 }
 
 // Lets the next of this tag go, if it may. What is large behind it goes with it: nothing else would let it
@@ -35,6 +49,7 @@ bool Mesh::release(Connection& connection, std::uint64_t tag) {
     found->second.pop_front();
     if (found->second.empty()) connection.held.erase(found);
     dispatch(connection, next);
+    let_notices_go(connection, *next);
     some = true;
   }
   if (connection.held.empty()) connection.held_order.clear();

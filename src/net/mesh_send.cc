@@ -78,11 +78,13 @@ void Mesh::send_notice(std::uint32_t to, std::uint64_t tag, std::string data, bo
   auto transfer = std::make_shared<Transfer>();  // counted, so that one can wait for it
   transfer->sending = true;
   ++sends_;
-  push(there, {.header = {.type = FrameType::notice, .tag = tag, .bytes = bytes},
-               .bytes = bytes,
-               .transfer = transfer,
-               .urgent = urgent,
-               .own = std::move(data)});
+  Frame frame{.header = {.type = FrameType::notice, .tag = tag, .bytes = bytes},
+              .bytes = bytes,
+              .transfer = transfer,
+              .urgent = urgent,
+              .own = std::move(data)};
+  if (urgent || there.held.empty()) return push(there, std::move(frame));
+  there.notices.push_back({std::move(frame), std::exchange(there.held_behind, 0)});
 }
 
 void Mesh::push(Connection& connection, Frame frame) {

@@ -302,6 +302,9 @@ MUTANTS = [
     ("a-slice-waits-for-a-write-that-ends-a-frame", "src/net/mesh_connection.h",
      "return bulk_is_due && written > 0 && !bulk_has_begun;", "return false;",
      ("unit", "With/Crowded.SmallMessagesLeaveRoomForALargeOne/SmallBuffers")),
+    ("notices-pass-what-is-held-back", "src/net/mesh_send.cc",
+     "  if (urgent || there.held.empty()) return push", "  if (true) return push",
+     ("carrier_tests", "Over/Messages.NoticesDoNotPassWhatIsHeldBack/tcp")),
     ("strangers-are-late-unheard", "src/net/mesh_strangers.cc",
      "  read(stranger);\n", "", ("unit", "Strangers.AreHeardBeforeTheyAreLate")),
 
