@@ -44,7 +44,7 @@ struct Refused {
   std::uint64_t late = 0;           ///< they had not said a whole hello in time
   std::uint64_t too_many = 0;       ///< the oldest, when there were too many or no descriptor was left
   std::uint64_t left = 0;           ///< they went by themselves
-  std::uint64_t waiting = 0;        ///< not refused, but not taken: there was no descriptor left
+  std::uint64_t waiting = 0;        ///< not taken, and not for what they did: this process lacked something
 };
 
 /// Memory that a carrier knows. It is forgotten when this goes, which must be before the carrier does.

@@ -124,14 +124,14 @@ Mesh::Connection& Mesh::add(int descriptor) {
   }
   Connection& made = *connections_.back();
   made.descriptor = descriptor;
-  listen_to(made);
   return made;
 }
 
-void Mesh::listen_to(Connection& connection) {
+// False: the system will not tell what happens on it.
+bool Mesh::listen_to(Connection& connection) {
   prepare(connection.descriptor);
   epoll_event event{.events = EPOLLIN, .data = {.ptr = &connection}};
-  epoll_ctl(events_, EPOLL_CTL_ADD, connection.descriptor, &event);
+  return epoll_ctl(events_, EPOLL_CTL_ADD, connection.descriptor, &event) == 0;
 }
 
 // One connection per pair, so that acknowledgements travel with data: the lower rank connects. A higher one
@@ -166,7 +166,10 @@ void Mesh::connect(Connection& connection) {
     own_fault("cannot open a connection");
     return lose(connection, "there is no descriptor left for it");
   }
-  listen_to(connection);
+  if (!listen_to(connection)) {
+    own_fault("cannot wait for a connection");
+    return lose(connection, "the system does not tell what comes from it");
+  }
   if (::connect(connection.descriptor, there.get(), there.length) != 0 && errno != EINPROGRESS)
     return lose(connection, std::strerror(errno));
   connection.connecting = true;

@@ -92,7 +92,7 @@ class Mesh : public Carrier {
   void close_socket(Connection& connection);
   void hang_up(Connection& connection);
   Connection& add(int descriptor);
-  void listen_to(Connection& connection);
+  bool listen_to(Connection& connection);
   void watch(Connection& connection);
   void lose(Connection& connection, const std::string& reason);
   void own_fault(const char* what);
@@ -100,6 +100,7 @@ class Mesh : public Carrier {
 
   // mesh_strangers.cc
   void accept_some();
+  bool take_in(int descriptor);
   void refuse(Connection& stranger, std::uint64_t Refused::*reason);
   void send_away(Connection& stranger, std::uint64_t Refused::*reason);
   void no_stranger_any_more(Connection& connection);

@@ -54,12 +54,7 @@ void Mesh::accept_some() {
   for (int i = 0; i < kAcceptsAtOnce; ++i) {
     const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (descriptor >= 0) {
-      Connection& made = add(descriptor);
-      made.stranger_until = monotonic_now() + kStrangerTime;
-      strangers_.push_back(&made);
-      challenge(made);
-      if (strangers_.size() > kMostStrangers + outgoing_.size())
-        send_away(*strangers_.front(), &Refused::too_many);
+      if (!take_in(descriptor)) return pause_listening();
       continue;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return;
@@ -74,6 +69,22 @@ void Mesh::accept_some() {
     if (strangers_.empty()) return pause_listening();
     send_away(*strangers_.front(), &Refused::too_many);
   }
+}
+
+// False: the system will not tell what it says, which may pass. A peer comes again.
+bool Mesh::take_in(int descriptor) {
+  Connection& made = add(descriptor);
+  if (!listen_to(made)) {
+    ++refused_.waiting;
+    hang_up(made);
+    return false;
+  }
+  made.stranger_until = monotonic_now() + kStrangerTime;
+  strangers_.push_back(&made);
+  challenge(made);
+  if (strangers_.size() > kMostStrangers + outgoing_.size())
+    send_away(*strangers_.front(), &Refused::too_many);
+  return true;
 }
 
 void Mesh::refuse(Connection& stranger, std::uint64_t Refused::*reason) {
@@ -100,7 +111,8 @@ void Mesh::pause_listening() {
 void Mesh::resume_listening() {
   listen_again_ = 0;
   epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
-  epoll_ctl(events_, EPOLL_CTL_ADD, listener_, &event);
+  if (epoll_ctl(events_, EPOLL_CTL_ADD, listener_, &event) != 0)
+    listen_again_ = monotonic_now() + kListeningPause;
 }
 
 // The timer is one of the mesh's own events, so that who owns the mesh need not know of it.
