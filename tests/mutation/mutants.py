@@ -305,6 +305,14 @@ MUTANTS = [
     ("notices-pass-what-is-held-back", "src/net/mesh_send.cc",
      "  if (urgent || there.held.empty()) return push", "  if (true) return push",
      ("carrier_tests", "Over/Messages.NoticesDoNotPassWhatIsHeldBack/tcp")),
+    ("servers-are-unknown-until-all-have-begun", "src/communicator/founding.cc",
+     "  auto own_way = made ? introduce_servers((*made)->servers()) : tl::unexpected(made.error());\n"
+     "  // Only some ranks of a host have a way out of it.\n"
+     "  if (door_) own_way = agree(2, \"to join the switch or its servers\", own_way);\n",
+     "  auto own_way = made ? Expected<void>() : tl::unexpected(made.error());\n"
+     "  if (door_) own_way = agree(2, \"to join the switch or its servers\", own_way);\n"
+     "  if (own_way) own_way = introduce_servers((*made)->servers());\n",
+     ("communicator", "Founding.*")),
     ("strangers-are-late-unheard", "src/net/mesh_strangers.cc",
      "  read(stranger);\n", "", ("unit", "Strangers.AreHeardBeforeTheyAreLate")),
 
