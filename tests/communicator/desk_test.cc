@@ -1,5 +1,11 @@
 // The desks of parameter servers: who enrols there, who may not, and strangers.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <thread>
 
@@ -11,6 +17,27 @@
 
 namespace passing::test {
 namespace {
+
+/// What a server logs.
+class Log {
+ public:
+  std::function<void(const std::string&)> taker() {
+    return [this](const std::string& line) {
+      const std::lock_guard lock(mutex_);
+      lines_.push_back(line);
+    };
+  }
+  /// Once the server is gone.
+  const std::vector<std::string>& lines() const { return lines_; }
+  bool has(const std::string& words) const {
+    return std::ranges::any_of(lines_,
+                               [&](const auto& each) { return each.find(words) != std::string::npos; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
 
 TEST(Desk, StrangersDisturbNobody) {
   const auto server = serve();
@@ -232,6 +259,109 @@ TEST(Desk, CallsThatCannotBeServed) {
   const std::lock_guard lock(mutex);
   EXPECT_NE(log.find("a call that cannot be served: all_reduce of 18446744073709551615"), std::string::npos)
       << log;
+}
+
+// Those that say nothing make room long before their time is over, and ranks enrol between them.
+TEST(Desk, ACrowdMakesRoom) {
+  Log log;
+  auto server = serve({.log = log.taker()});
+  std::list<Visitor> crowd;
+  for (int i = 0; i < 300; ++i) crowd.emplace_back(server);
+  const auto began = steady_clock::now();
+  EXPECT_EQ(crowd.front().hear_all(), "");
+  EXPECT_LT(steady_clock::now() - began, seconds(5));
+  std::thread more([&] {
+    for (int i = 0; i < 2000; ++i) const Visitor other(server);
+  });
+  Job job("job", at(server), 8);
+  more.join();
+  expect_sums(job);
+  server.reset();
+  EXPECT_TRUE(log.has("at the desk: the first of those that had to make room for others"));
+  EXPECT_TRUE(log.has("at the desk, in all: "));
+}
+
+// A rank that had to make room enrols again.
+TEST(Desk, ARankThatIsTurnedAwayComesAgain) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  net::SocketAddress there = *net::parse_address("127.0.0.1:0");
+  ASSERT_EQ(::bind(listener, there.get(), there.length), 0);
+  ASSERT_EQ(::listen(listener, 4), 0);
+  getsockname(listener, there.get(), &there.length);
+  std::optional<Expected<net::Enrolled>> enrolled;
+  std::thread rank(
+      [&] { enrolled.emplace(net::Enrolled::enrol({net::to_string(there)}, rank_of_two(0), 20 * kSecond)); });
+  ::close(::accept(listener, nullptr, nullptr));
+  const int second = ::accept(listener, nullptr, nullptr);
+  const auto answer = [&](const net::Answer& words) {
+    const std::string frame = net::framed(words.encode());
+    EXPECT_EQ(::send(second, frame.data(), frame.size(), MSG_NOSIGNAL), std::ssize(frame));
+  };
+  answer({.type = net::Answer::Type::accepted, .address = "127.0.0.1:5", .index = 0, .of = 1});
+  answer({.type = net::Answer::Type::ready});
+  rank.join();
+  EXPECT_TRUE(*enrolled) << enrolled->error().message;
+  ::close(second);
+  ::close(listener);
+}
+
+TEST(Desk, StrangersAreCounted) {
+  Log log;
+  auto server = serve({.token = "secret", .log = log.taker()});
+  for (int i = 0; i < 2; ++i) {
+    const Visitor garbage(server);
+    garbage.say("GET / HTTP/1.1\r\n\r\n");
+    EXPECT_EQ(garbage.hear_all(), "");
+  }
+  const Visitor old(server);
+  old.say(net::framed(Writer().put(std::string("99.1.0")).take()));
+  static_cast<void>(old.hear_all());
+  const Visitor guess(server);
+  guess.say(net::framed(rank_of_two(0).encode()));
+  static_cast<void>(guess.hear_all());
+  server.reset();
+  EXPECT_TRUE(
+      log.has("at the desk, in all: 2 spoke another protocol; 1 had another version; 1 had another token"));
+}
+
+#ifndef __SANITIZE_ADDRESS__  // the undefined-behaviour sanitizer needs descriptors for its own checks
+TEST(Desk, WithoutADescriptorTheOldestMakesRoom) {
+  const auto server = serve();
+  const Visitor silent(server);
+  const int late = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  std::this_thread::sleep_for(milliseconds(100));  // until the first is accepted
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const auto used = static_cast<rlim_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                                                      std::filesystem::directory_iterator()));
+  const rlimit tight{used + 32, before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &tight);
+  std::vector<int> hoard;
+  for (int each = dup(0); each >= 0; each = dup(0)) hoard.push_back(each);
+  EXPECT_EQ(::connect(late, server->address().get(), server->address().length), 0);
+  const auto began = steady_clock::now();
+  EXPECT_EQ(silent.hear_all(), "");
+  EXPECT_LT(steady_clock::now() - began, seconds(5));
+  for (const int each : hoard) ::close(each);
+  setrlimit(RLIMIT_NOFILE, &before);
+  ::close(late);
+}
+#endif
+
+// In a process of its own, in which no mesh has been.
+TEST(Desk, RaisesTheLimitOfDescriptors) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        rlimit limit{};
+        getrlimit(RLIMIT_NOFILE, &limit);
+        limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 256);
+        setrlimit(RLIMIT_NOFILE, &limit);
+        const auto server = serve();
+        getrlimit(RLIMIT_NOFILE, &limit);
+        std::_Exit(server && limit.rlim_cur == limit.rlim_max ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
