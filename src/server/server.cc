@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/descriptors.h"
+#include "base/printable.h"
 #include "base/shortage.h"
 #include "base/thread.h"
 #include "communicator/settings.h"
@@ -37,6 +38,8 @@ constexpr int kKeepIntervalSeconds = 2;
 constexpr std::size_t kMostDissolved = 64;
 // In a message.
 constexpr std::size_t kMostNamed = 8;
+// Of what a rank says, in a log.
+constexpr std::size_t kLongestReason = 1000;
 
 // What strangers did, or had to bear.
 struct Reason {
@@ -225,7 +228,8 @@ void ParameterServer::on_message(Desk& desk, const std::string& message) {
     const auto found = groups_.find(desk.rank->group);
     if (!said) return close(desk, "speaks another protocol");
     if (said->type == Type::late && found != groups_.end()) return on_late(found->first, found->second);
-    if (said->type != Type::ready || found == groups_.end()) return close(desk, said->text, said->code);
+    if (said->type != Type::ready || found == groups_.end())
+      return close(desk, printable(said->text, kLongestReason), said->code);
     desk.content = true;
     return complete(found->first, found->second);
   }
@@ -242,21 +246,22 @@ void ParameterServer::on_message(Desk& desk, const std::string& message) {
 // Why a rank cannot be served, if so.
 std::optional<std::string> ParameterServer::why_not(const net::Enrolment& rank) const {
   if (rank.version != PASSING_VERSION_STRING)
-    return fmt::format("it is version {}, {} is {}", PASSING_VERSION_STRING, rank.name, rank.version);
+    return fmt::format("it is version {}, {} is {}", PASSING_VERSION_STRING, rank.name,
+                       printable(rank.version));
   if (!knows_token(rank)) return "the token is another one: give servers and ranks the same (PASSING_TOKEN)";
   if (rank.size < 2 || rank.size > 65535 - options_.of || rank.rank >= rank.size)
     return fmt::format("rank {} of {} cannot be", rank.rank, rank.size);
   if (!net::parse_numeric_address(rank.address))
-    return fmt::format("the address '{}' cannot be read", rank.address);
+    return fmt::format("the address '{}' cannot be read", printable(rank.address));
   if (!groups_.empty() && !same_job(holder_, rank.job)) {
-    return fmt::format("it is taken by job '{}' (by {}); wait for its end, or start another server", holder_,
-                       groups_.begin()->second.desks.begin()->second->rank->name);
+    return fmt::format("it is taken by job '{}' (by {}); wait for its end, or start another server",
+                       printable(holder_), groups_.begin()->second.desks.begin()->second->rank->name);
   }
   const auto found = groups_.find(rank.group);
   if (found == groups_.end()) return std::nullopt;
   const Group& group = found->second;
   if (group.size != rank.size || group.service || group.desks.contains(rank.rank))
-    return fmt::format("rank {} of job '{}' is there already", rank.rank, rank.job);
+    return fmt::format("rank {} of job '{}' is there already", rank.rank, printable(rank.job));
   return std::nullopt;
 }
 
@@ -265,8 +270,9 @@ bool ParameterServer::knows_token(const net::Enrolment& rank) const {
 }
 
 void ParameterServer::on_enrolment(Desk& desk, net::Enrolment rank) {
+  rank.name = printable(rank.name);
   if (const auto why = why_not(rank)) {
-    options_.log(fmt::format("job '{}', {}: refused: {}", rank.job, rank.name, *why));
+    options_.log(fmt::format("job '{}', {}: refused: {}", printable(rank.job), rank.name, *why));
     say(desk, {.text = *why});
     if (rank.version != PASSING_VERSION_STRING) return turn_away(desk, &net::Refused::other_version);
     if (!knows_token(rank)) return turn_away(desk, &net::Refused::unproven);
@@ -279,7 +285,7 @@ void ParameterServer::on_enrolment(Desk& desk, net::Enrolment rank) {
   }
   if (groups_.empty()) holder_ = rank.job;
   Group& group = groups_[rank.group];
-  group.job = rank.job;
+  group.job = printable(rank.job);
   group.size = rank.size;
   if (!group.mesh) {
     auto mesh = net::Mesh::create(rank.size + options_.index, rank.size + options_.of, address_);

@@ -289,8 +289,9 @@ TEST(Desk, ARankThatIsTurnedAwayComesAgain) {
   ASSERT_EQ(::listen(listener, 4), 0);
   getsockname(listener, there.get(), &there.length);
   std::optional<Expected<net::Enrolled>> enrolled;
-  std::thread rank(
-      [&] { enrolled.emplace(net::Enrolled::enrol({net::to_string(there)}, rank_of_two(0), 20 * kSecond)); });
+  std::thread rank([&] {
+    enrolled.emplace(net::Enrolled::enrol({net::to_string(there)}, rank_of_two(0), 20 * kSecond));
+  });
   ::close(::accept(listener, nullptr, nullptr));
   const int second = ::accept(listener, nullptr, nullptr);
   const auto answer = [&](const net::Answer& words) {
@@ -322,6 +323,24 @@ TEST(Desk, StrangersAreCounted) {
   server.reset();
   EXPECT_TRUE(
       log.has("at the desk, in all: 2 spoke another protocol; 1 had another version; 1 had another token"));
+}
+
+// What it says of itself could move the cursor of a terminal, or fill the disk.
+TEST(Desk, LogsNoBytesOfStrangers) {
+  Log log;
+  auto server = serve({.token = "secret", .log = log.taker()});
+  net::Enrolment rank = rank_of_two(0);
+  rank.job = "job\033[2J\nerror: nothing";
+  rank.name = std::string(3000, 'n') + "\r";
+  const Visitor visitor(server);
+  visitor.say(net::framed(rank.encode()));
+  EXPECT_EQ(visitor.hear().type, net::Answer::Type::refused);
+  server.reset();
+  EXPECT_TRUE(log.has("job 'job\\x1b[2J\\x0aerror: nothing', " + std::string(128, 'n') + "...: refused"));
+  for (const std::string& line : log.lines()) {
+    EXPECT_LT(line.size(), 500U);
+    EXPECT_TRUE(std::ranges::all_of(line, [](char each) { return each >= ' ' && each < 127; })) << line;
+  }
 }
 
 #ifndef __SANITIZE_ADDRESS__  // the undefined-behaviour sanitizer needs descriptors for its own checks
