@@ -84,9 +84,9 @@ class Carrier {
   void send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) {
     send_notice(to, tag, std::move(data), true);
   }
-  /// Takes the first message whose tag is `tag` where `mask` has ones. It must have `bytes` bytes. `sure`: it
-  /// will not be cancelled, and one with just this tag is expected. Receives that one message would fit are
-  /// all sure, or none is.
+  /// From anyone, if `from` is this rank. Takes the first message whose tag is `tag` where `mask` has ones.
+  /// It must have `bytes` bytes. `sure`: it will not be cancelled, and one with just this tag is expected.
+  /// Receives that one message would fit are all sure, or none is.
   virtual TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data,
                            std::size_t bytes, bool sure) = 0;
   TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data, std::size_t bytes) {

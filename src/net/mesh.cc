@@ -189,6 +189,9 @@ void Mesh::adopt(Connection& connection) {
   connection.beyond = std::exchange(before->beyond, {});
   connection.held = std::exchange(before->held, {});
   connection.held_order = std::exchange(before->held_order, {});
+  connection.hidden = std::exchange(before->hidden, {});
+  connection.hidden_since = std::exchange(before->hidden_since, {});
+  connection.next_hidden = before->next_hidden;
   connection.notices = std::exchange(before->notices, {});
   connection.notices_gone = before->notices_gone;
   connection.held_behind = before->held_behind;
@@ -275,6 +278,7 @@ void Mesh::lose(Connection& connection, const std::string& reason) {
     if (Connection* waiting = outgoing_[connection.peer]; waiting->waiting) lose(*waiting, reason);
     return;
   }
+  if (std::exchange(connection.holds, false)) --holders_;
   if (connection.peer < outgoing_.size()) lost_.push_back({connection.peer, reason});
   arrived_.erase_if([&](Arrived& each) {
     if (each.connection != &connection) return false;

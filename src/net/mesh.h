@@ -132,13 +132,23 @@ class Mesh : public Carrier {
   void written(Connection& connection, std::size_t bytes);
 
   // mesh_credit.cc
+  static bool has_credit(const Connection& connection, const Transfer& transfer);
+  static bool is_expected(const Connection& connection, const Transfer& transfer);
+  static bool is_announced(const Connection& connection, std::uint64_t tag);
+  static bool may_go(const Connection& connection, const Transfer& transfer);
   static bool must_wait(const Connection& connection, const Transfer& transfer);
   void hold(Connection& connection, const TransferPtr& transfer);
   void let_notices_go(Connection& connection, const Transfer& released);
-  bool release(Connection& connection, std::uint64_t tag);
+  void tell_held(Connection& connection, std::uint64_t tag);
+  bool release(Connection& connection, std::uint64_t tag, bool due);
+  void release_in_order(Connection& connection);
+  void let_go(Connection& connection, std::uint64_t tag);
   void answered(Connection& connection, const Transfer& transfer);
   void give_back(Connection* connection, std::size_t bytes);
   void on_credit(Connection& connection, std::size_t amount);
+  void on_held(Connection& connection);
+  void on_ask(Connection& connection);
+  void ask_for(const Transfer& transfer);
 
   // mesh_frames.cc
   bool read(Connection& connection);
@@ -153,6 +163,7 @@ class Mesh : public Carrier {
   void on_answer(Connection& connection, bool wanted);
   void on_expect(Connection& connection);
   TransferPtr wanted(std::uint64_t tag);
+  void expect(const TransferPtr& transfer);
 
   std::uint32_t rank_ = 0;
   int events_ = -1;
@@ -176,6 +187,7 @@ class Mesh : public Carrier {
   std::vector<LostPeer> lost_;
   std::optional<Error> fault_;
   std::size_t sends_ = 0;
+  std::size_t holders_ = 0;  // peers that hold something back and have not announced it
   std::uint64_t next_id_ = 1;
 };
 

@@ -12,6 +12,8 @@ namespace passing::net {
 
 // Beyond the credit so many of one tag are announced; more wait at the sender.
 constexpr std::uint32_t kAnnouncedPerTag = 16;
+// So many in all, large ones too, unless a receive asks for one: a quarter of the credit for small ones.
+constexpr std::size_t kMostAnnounced = kCredit / kRecord / 4;
 
 enum class FrameType : std::uint32_t {
   hello = 1,  ///< by the lower rank, which connects: its number (tag), the group (id), challenge and proof
@@ -27,6 +29,8 @@ enum class FrameType : std::uint32_t {
   credit,     ///< back: receives have taken messages that cost so much (tag)
   notice,     ///< an urgent message; costs nothing
   welcome,    ///< the answer to hello and call: the proof of whoever has accepted the connection
+  held,       ///< one with this tag is held back, and none with it is announced; id: how many such tags are
+  ask,        ///< back: a receive waits for a message that equals this tag where the id has ones
 };
 
 struct FrameHeader {
@@ -37,7 +41,7 @@ struct FrameHeader {
   std::uint64_t bytes = 0;  ///< of the data that follows; announce: of the message
 
   static constexpr std::uint32_t kMagic = 0x5041534D;
-  static constexpr std::uint32_t kVersion = 2;  ///< in the upper half of the tag, until a connection is open
+  static constexpr std::uint32_t kVersion = 3;  ///< in the upper half of the tag, until a connection is open
 };
 
 struct Mesh::Frame {
@@ -90,7 +94,11 @@ struct Mesh::Connection {
   std::size_t unclaimed = 0;  // what of our small messages may be without a receive there
   std::unordered_map<std::uint64_t, std::uint32_t> beyond;          // announced for want of credit, by tag
   std::unordered_map<std::uint64_t, std::deque<TransferPtr>> held;  // not even announced, by tag
-  std::deque<std::uint64_t> held_order;                             // their tags; some may have gone
+  std::map<std::uint64_t, std::uint64_t> hidden;  // tags of which some are held and none is announced, in the
+  std::unordered_map<std::uint64_t, std::uint64_t> hidden_since;  // order of telling; and that order, by tag
+  std::uint64_t next_hidden = 0;
+  bool holds = false;                    // the peer has hidden tags
+  std::deque<std::uint64_t> held_order;  // their tags; some may have gone
   struct WaitingNotice {
     Frame frame;
     std::size_t before = 0;  // how many are still held that were sent between the notice before it and this

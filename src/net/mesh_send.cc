@@ -46,8 +46,7 @@ TransferPtr Mesh::send(std::uint32_t to, std::uint64_t tag, const void* data, st
 void Mesh::dispatch(Connection& there, const TransferPtr& transfer) {
   const std::uint64_t tag = transfer->tag;
   const std::size_t bytes = transfer->bytes;
-  const bool small = bytes <= kSmall;
-  if (small && there.unclaimed + bytes + kRecord <= kCredit) {
+  if (has_credit(there, *transfer)) {
     there.unclaimed += bytes + kRecord;
     return push(there, {.header = {.type = FrameType::message,
                                    .tag = tag,
@@ -57,14 +56,14 @@ void Mesh::dispatch(Connection& there, const TransferPtr& transfer) {
                         .bytes = bytes,
                         .transfer = transfer});
   }
-  if (const auto found = there.expectations.find(tag);
-      found != there.expectations.end() && found->second.front().bytes == bytes) {
+  if (is_expected(there, *transfer)) {
+    const auto found = there.expectations.find(tag);
     const std::uint64_t id = found->second.front().id;
     found->second.pop_front();
     if (found->second.empty()) there.expectations.erase(found);
     return send_data(there, FrameType::deliver, id, transfer);
   }
-  if (small) ++there.beyond[tag];
+  if (bytes <= kSmall) ++there.beyond[tag];
   const std::uint64_t id = next_id_++;
   there.announced.emplace(std::pair(tag, id), transfer);
   push(there, {.header = {.type = FrameType::announce, .tag = tag, .id = id, .bytes = bytes}});

@@ -313,6 +313,16 @@ MUTANTS = [
      "  if (door_) own_way = agree(2, \"to join the switch or its servers\", own_way);\n"
      "  if (own_way) own_way = introduce_servers((*made)->servers());\n",
      ("communicator", "Founding.*")),
+    ("announces-without-end", "src/net/mesh_credit.cc",
+     "  if (connection.announced.size() >= kMostAnnounced) return false;\n", "",
+     ("unit", "Credit.ManyTagsForNobody")),
+    ("nobody-asks-for-what-is-held", "src/net/mesh_credit.cc",
+     "  if (some && posted_.fits(header.tag))", "  if (false)",
+     ("unit", "Credit.WhatIsHeldComesWhenAReceiveWaits")),
+    ("later-receives-do-not-ask", "src/net/mesh_frames.cc",
+     "    if (holders_ > 0) ask_for(*transfer);\n", "", ("unit", "Credit.ManyTagsForNobody")),
+    ("an-answer-lets-nothing-go-beyond-the-limit", "src/net/mesh_credit.cc",
+     "  }\n  let_go(connection, transfer.tag);\n", "  }\n", ("unit", "Credit.WhatIsHeldComesWhenAReceiveWaits")),
     ("strangers-are-late-unheard", "src/net/mesh_strangers.cc",
      "  read(stranger);\n", "", ("unit", "Strangers.AreHeardBeforeTheyAreLate")),
 
