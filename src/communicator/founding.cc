@@ -193,25 +193,27 @@ Expected<void> Founding::join_hosts() {
 
 Expected<void> Founding::make_strategy() {
   auto made = strategy::make_strategy(group_->config.strategy, *setup_);
-  if (door_) {
-    // Only some ranks of a host have a way out of it.
-    const auto own_way = made ? Expected<void>() : tl::unexpected(made.error());
-    if (auto agreed = agree(2, "to join the switch or its servers", own_way); !agreed) {
-      if (made) (*made)->abandon(agreed.error());
-      return agreed;
-    }
+  auto own_way = made ? introduce_servers((*made)->servers()) : tl::unexpected(made.error());
+  // Only some ranks of a host have a way out of it.
+  if (door_) own_way = agree(2, "to join the switch or its servers", own_way);
+  if (!own_way) {
+    if (made) (*made)->abandon(own_way.error());
+    return own_way;
   }
-  if (!made) return tl::unexpected(made.error());
   group_->strategy = std::move(*made);
-  for (const net::Place& server : group_->strategy->servers()) {
+  witness_->founded();
+  return {};
+}
+
+// Before all ranks are known to be ready: others may begin earlier, and then a server has something for this
+// rank.
+Expected<void> Founding::introduce_servers(const std::vector<net::Place>& servers) {
+  for (const net::Place& server : servers) {
     group_->names.push_back(server.name);
     witness_->add_server(server.name);
     addresses_.push_back(net::to_string(server.address));
   }
-  if (auto known = group_->carrier->introduce(addresses_, id_, net::key_of(group_->config.token)); !known)
-    return known;
-  witness_->founded();
-  return {};
+  return group_->carrier->introduce(addresses_, id_, net::key_of(group_->config.token));
 }
 
 // All have what this step gives, or nobody goes on: docs/faults.md section 9. To the judge it is an

@@ -11,6 +11,7 @@
 #include "communicator/introductions.h"
 #include "communicator/witness.h"
 #include "inhost/door.h"
+#include "net/desk.h"
 
 namespace passing {
 
@@ -35,6 +36,7 @@ class Founding {
   Expected<void> share_memory();
   Expected<void> join_hosts();
   Expected<void> make_strategy();
+  Expected<void> introduce_servers(const std::vector<net::Place>& servers);
   Expected<void> agree(std::uint64_t step, const char* purpose, const Expected<void>& own);
   void pass_readiness(std::uint64_t step, std::uint32_t& round);
   bool alone() const { return group_->config.size == 1; }

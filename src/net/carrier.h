@@ -44,7 +44,7 @@ struct Refused {
   std::uint64_t late = 0;           ///< they had not said a whole hello in time
   std::uint64_t too_many = 0;       ///< the oldest, when there were too many or no descriptor was left
   std::uint64_t left = 0;           ///< they went by themselves
-  std::uint64_t waiting = 0;        ///< not refused, but not taken: there was no descriptor left
+  std::uint64_t waiting = 0;        ///< not taken, and not for what they did: this process lacked something
 };
 
 /// Memory that a carrier knows. It is forgotten when this goes, which must be before the carrier does.
@@ -84,9 +84,9 @@ class Carrier {
   void send_urgent(std::uint32_t to, std::uint64_t tag, std::string data) {
     send_notice(to, tag, std::move(data), true);
   }
-  /// Takes the first message whose tag is `tag` where `mask` has ones. It must have `bytes` bytes. `sure`: it
-  /// will not be cancelled, and one with just this tag is expected. Receives that one message would fit are
-  /// all sure, or none is.
+  /// From anyone, if `from` is this rank. Takes the first message whose tag is `tag` where `mask` has ones.
+  /// It must have `bytes` bytes. `sure`: it will not be cancelled, and one with just this tag is expected.
+  /// Receives that one message would fit are all sure, or none is.
   virtual TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data,
                            std::size_t bytes, bool sure) = 0;
   TransferPtr recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask, void* data, std::size_t bytes) {

@@ -19,6 +19,8 @@ namespace {
 
 // A server may be started after the ranks.
 constexpr auto kPause = std::chrono::milliseconds(50);
+// A server that closes without a word may have taken the rank for a stranger too many: again, for so long.
+constexpr Duration kKnocking = 5 * kSecond;
 // For a server to say which ranks it is waiting for.
 constexpr Duration kExplanation = kSecond;
 
@@ -234,7 +236,7 @@ Expected<void> Enrolled::all(const Enrolment& own, Time deadline, bool quiet) {
   }
   for (Desk& each : desks_) {
     if (each.descriptor < 0) continue;
-    auto answer = unless_refused(hear_answer(each.descriptor, deadline));
+    auto answer = unless_refused(hear_first(each, own, deadline));
     if (!answer) {
       note(answer.error().code, fmt::format("the server at {}: {}", each.where, answer.error().message));
       continue;
@@ -242,6 +244,21 @@ Expected<void> Enrolled::all(const Enrolment& own, Time deadline, bool quiet) {
     each.answer = std::move(*answer);
   }
   return result;
+}
+
+// What a server says to the enrolment.
+Expected<Answer> Enrolled::hear_first(Desk& desk, const Enrolment& own, Time deadline) {
+  const Time until = std::min(deadline, monotonic_now() + kKnocking);
+  for (;;) {
+    auto answer = hear_answer(desk.descriptor, deadline);
+    if (answer || answer.error().code != ErrorCode::peer_lost || monotonic_now() >= until) return answer;
+    std::this_thread::sleep_for(kPause);
+    const auto connected =
+        parse_address(desk.where).and_then([&](const auto& there) { return connect_once(there, until); });
+    if (!connected) return answer;
+    ::close(std::exchange(desk.descriptor, *connected));
+    say(desk.descriptor, own.encode());
+  }
 }
 
 // Every range of keys must have its server.

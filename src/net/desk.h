@@ -77,6 +77,7 @@ class Enrolled {
 
   Enrolled() = default;
   Expected<void> all(const Enrolment& own, Time deadline, bool quiet);
+  static Expected<Answer> hear_first(Desk& desk, const Enrolment& own, Time deadline);
   Expected<void> check() const;
   Expected<void> await_others(const Enrolment& own, Time deadline, bool quiet) const;
 

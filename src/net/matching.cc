@@ -36,6 +36,11 @@ TransferPtr Posted::take(std::uint64_t tag) {
   return transfer;
 }
 
+bool Posted::fits(std::uint64_t tag) const {
+  return std::ranges::any_of(tables_,
+                             [&](const Table& each) { return each.queues.contains(tag & each.mask); });
+}
+
 bool Posted::remove(const TransferPtr& transfer) {
   for (Table& table : tables_) {
     if (table.mask != transfer->mask) continue;

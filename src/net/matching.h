@@ -23,6 +23,8 @@ class Posted {
   void add(const TransferPtr& transfer);
   /// The first that fits; it waits no longer.
   TransferPtr take(std::uint64_t tag);
+  /// Whether any fits.
+  bool fits(std::uint64_t tag) const;
   /// False: it does not wait here.
   bool remove(const TransferPtr& transfer);
 

@@ -145,7 +145,7 @@ struct MemoryCarrier::Inbox {
     const MutexLock lock(mutex);
     return closed;
   }
-  // `deserters`: all that they had to say has been taken out.
+  // `deserters`: somebody has gone since it was last asked for.
   std::optional<Post> next(bool& deserters) {
     const MutexLock lock(mutex);
     std::deque<Post>& from = urgent.empty() ? posts : urgent;
@@ -334,21 +334,34 @@ std::optional<Message> MemoryCarrier::take(std::uint64_t tag, std::uint64_t mask
 // False: there was nothing.
 bool MemoryCarrier::work() {
   if (!introduced_) return false;  // nobody can be told from a stranger yet
-  int count = 0;
-  bool deserters = false;
-  for (; count < kPostsAtOnce; ++count) {
+  bool some = false;
+  for (int count = 0; count < kPostsAtOnce;) {
+    bool deserters = false;
     auto post = inbox_->next(deserters);
-    if (!post) break;
-    handle(std::move(*post));
+    if (post) {
+      handle(std::move(*post));
+      some = true;
+      ++count;
+      continue;
+    }
+    some = some || deserters;
+    lose_deserters();
+    if (!deserters) break;
+    find_deserters();
   }
-  if (deserters) lose_deserters();
-  return count > 0 || deserters;
+  return some;
+}
+
+// Whoever has closed its inbox says nothing more. What it has said before may have come only now, so it is
+// lost when the inbox has been empty once more.
+void MemoryCarrier::find_deserters() {
+  for (std::uint32_t r = 0; r < peers_.size(); ++r) {
+    if (peers_[r].line && !peers_[r].lost && peers_[r].inbox->is_closed()) deserters_.push_back(r);
+  }
 }
 
 void MemoryCarrier::lose_deserters() {
-  for (std::uint32_t r = 0; r < peers_.size(); ++r) {
-    if (peers_[r].line && peers_[r].inbox->is_closed()) lose(r, kGone);
-  }
+  for (const std::uint32_t rank : std::exchange(deserters_, {})) lose(rank, kGone);
 }
 
 void MemoryCarrier::handle(Post post) {

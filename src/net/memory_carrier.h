@@ -75,6 +75,7 @@ class MemoryCarrier : public Carrier {
   void put(Peer& peer, Post post, bool urgent = false);
   bool work();
   void handle(Post post);
+  void find_deserters();
   void lose_deserters();
   void match(const TransferPtr& transfer, Post& post);
   void lose(std::uint32_t rank, const std::string& reason);
@@ -87,8 +88,9 @@ class MemoryCarrier : public Carrier {
   bool introduced_ = false;
   std::uint64_t group_ = 0;
   Key key_{};
-  Posted posted_;           // receives without a message
-  Arrivals<Post> arrived_;  // messages without a receive
+  Posted posted_;                         // receives without a message
+  Arrivals<Post> arrived_;                // messages without a receive
+  std::vector<std::uint32_t> deserters_;  // what they have said is in the inbox, or has been taken out
   std::vector<LostPeer> lost_;
   std::optional<Error> fault_;  // there is none: nothing is asked of the system
   std::size_t sends_ = 0;

@@ -59,7 +59,6 @@ Expected<std::unique_ptr<Mesh>> Mesh::create(std::uint32_t rank, std::uint32_t s
 
 Mesh::~Mesh() {
   Mesh::detach();
-  if (listener_ >= 0) ::close(listener_);
   if (timer_ >= 0) ::close(timer_);
   if (events_ >= 0) ::close(events_);
 }
@@ -73,6 +72,11 @@ void Mesh::detach() {
     for (int i = 0; i < 64 && ::recv(each->descriptor, unread.data(), unread.size(), MSG_DONTWAIT) > 0;) ++i;
     ::close(each->descriptor);
   }
+  strangers_.clear();
+  redials_.clear();
+  unwritten_.clear();
+  // Or who is about to dial again would wait here for an answer.
+  if (listener_ >= 0) ::close(std::exchange(listener_, -1));
 }
 
 Expected<void> Mesh::listen(const SocketAddress& local) {
@@ -120,10 +124,14 @@ Mesh::Connection& Mesh::add(int descriptor) {
   }
   Connection& made = *connections_.back();
   made.descriptor = descriptor;
-  prepare(descriptor);
-  epoll_event event{.events = EPOLLIN, .data = {.ptr = &made}};
-  epoll_ctl(events_, EPOLL_CTL_ADD, descriptor, &event);
   return made;
+}
+
+// False: the system will not tell what happens on it.
+bool Mesh::listen_to(Connection& connection) {
+  prepare(connection.descriptor);
+  epoll_event event{.events = EPOLLIN, .data = {.ptr = &connection}};
+  return epoll_ctl(events_, EPOLL_CTL_ADD, connection.descriptor, &event) == 0;
 }
 
 // One connection per pair, so that acknowledgements travel with data: the lower rank connects. A higher one
@@ -144,24 +152,29 @@ Mesh::Connection& Mesh::connection_to(std::uint32_t rank) {
 }
 
 Mesh::Connection& Mesh::dial(std::uint32_t rank, FrameType first) {
-  const SocketAddress& there = addresses_[rank];
-  const int descriptor = ::socket(there.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) own_fault("cannot open a connection");
-  Connection& made = add(descriptor);
+  Connection& made = *connections_.emplace_back(std::make_unique<Connection>());
   made.peer = rank;
   made.calling = first == FrameType::call;
-  if (descriptor < 0) {
-    lose(made, "there is no descriptor left for it");
-    return made;
-  }
-  if (::connect(descriptor, there.get(), there.length) != 0 && errno != EINPROGRESS) {
-    lose(made, std::strerror(errno));
-    return made;
-  }
-  made.connecting = true;
-  made.stage = Connection::Stage::challenge;
-  touch(made);
+  connect(made);
   return made;
+}
+
+void Mesh::connect(Connection& connection) {
+  const SocketAddress& there = addresses_[connection.peer];
+  connection.descriptor = ::socket(there.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (connection.descriptor < 0) {
+    own_fault("cannot open a connection");
+    return lose(connection, "there is no descriptor left for it");
+  }
+  if (!listen_to(connection)) {
+    own_fault("cannot wait for a connection");
+    return lose(connection, "the system does not tell what comes from it");
+  }
+  if (::connect(connection.descriptor, there.get(), there.length) != 0 && errno != EINPROGRESS)
+    return lose(connection, std::strerror(errno));
+  connection.connecting = true;
+  connection.stage = Connection::Stage::challenge;
+  touch(connection);
 }
 
 // A lower rank has connected: what has waited for that goes out, and a call has been answered.
@@ -176,6 +189,12 @@ void Mesh::adopt(Connection& connection) {
   connection.beyond = std::exchange(before->beyond, {});
   connection.held = std::exchange(before->held, {});
   connection.held_order = std::exchange(before->held_order, {});
+  connection.hidden = std::exchange(before->hidden, {});
+  connection.hidden_since = std::exchange(before->hidden_since, {});
+  connection.next_hidden = before->next_hidden;
+  connection.notices = std::exchange(before->notices, {});
+  connection.notices_gone = before->notices_gone;
+  connection.held_behind = before->held_behind;
   before->broken = true;
   some_broken_ = true;
   for (const auto& each : connections_) {
@@ -188,6 +207,11 @@ void Mesh::hang_up(Connection& connection) {
   connection.broken = true;
   some_broken_ = true;
   no_stranger_any_more(connection);
+  if (std::exchange(connection.dial_at, 0) != 0) std::erase(redials_, &connection);
+  close_socket(connection);
+}
+
+void Mesh::close_socket(Connection& connection) {
   if (connection.descriptor < 0) return;
   // A fork may still have the socket, and with it the kernel would keep our pointer.
   epoll_ctl(events_, EPOLL_CTL_DEL, connection.descriptor, nullptr);
@@ -205,7 +229,7 @@ void Mesh::watch(Connection& connection) {
   const bool open = connection.stage == Connection::Stage::open;
   const bool output =
       connection.connecting || !connection.greeting.empty() || (open && connection.has_frames());
-  if (connection.broken || output == connection.watching_output) return;
+  if (connection.broken || connection.descriptor < 0 || output == connection.watching_output) return;
   connection.watching_output = output;
   epoll_event event{.events = EPOLLIN | (output ? std::uint32_t{EPOLLOUT} : 0U),
                     .data = {.ptr = &connection}};
@@ -227,14 +251,16 @@ void Mesh::progress() {
       on_timer();
       continue;
     }
-    if ((ready[i].events & EPOLLOUT) != 0 && !connection->broken) {
+    // What comes before may have closed it.
+    if ((ready[i].events & EPOLLOUT) != 0 && connection->descriptor >= 0) {
       connection->connecting = false;
       write(*connection);
     }
-    if ((ready[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !connection->broken) read(*connection);
+    if ((ready[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && connection->descriptor >= 0)
+      read(*connection);
   }
-  flush();
   look_at_clock();
+  flush();
   if (!std::exchange(some_broken_, false)) return;
   // Strangers, and peers that are gone: only what outgoing_ points to is remembered.
   connections_.remove_if([this](const std::unique_ptr<Connection>& each) {
@@ -252,6 +278,7 @@ void Mesh::lose(Connection& connection, const std::string& reason) {
     if (Connection* waiting = outgoing_[connection.peer]; waiting->waiting) lose(*waiting, reason);
     return;
   }
+  if (std::exchange(connection.holds, false)) --holders_;
   if (connection.peer < outgoing_.size()) lost_.push_back({connection.peer, reason});
   arrived_.erase_if([&](Arrived& each) {
     if (each.connection != &connection) return false;
@@ -266,6 +293,7 @@ void Mesh::lose(Connection& connection, const std::string& reason) {
   for (auto& [id, transfer] : std::exchange(connection.announced, {})) affected.push_back(transfer);
   for (auto& [tag, transfers] : std::exchange(connection.held, {}))
     affected.insert(affected.end(), transfers.begin(), transfers.end());
+  for (auto& each : std::exchange(connection.notices, {})) affected.push_back(each.frame.transfer);
   for (auto& [id, transfer] : std::exchange(connection.expected, {})) affected.push_back(transfer);
   for (auto& [id, transfer] : std::exchange(connection.hoped, {})) {
     if (transfer->promised) affected.push_back(transfer);

@@ -87,9 +87,12 @@ class Mesh : public Carrier {
   Expected<void> listen(const SocketAddress& local);
   Connection& connection_to(std::uint32_t rank);
   Connection& dial(std::uint32_t rank, FrameType first);
+  void connect(Connection& connection);
   void adopt(Connection& connection);
+  void close_socket(Connection& connection);
   void hang_up(Connection& connection);
   Connection& add(int descriptor);
+  bool listen_to(Connection& connection);
   void watch(Connection& connection);
   void lose(Connection& connection, const std::string& reason);
   void own_fault(const char* what);
@@ -97,12 +100,15 @@ class Mesh : public Carrier {
 
   // mesh_strangers.cc
   void accept_some();
+  bool take_in(int descriptor);
   void refuse(Connection& stranger, std::uint64_t Refused::*reason);
+  void send_away(Connection& stranger, std::uint64_t Refused::*reason);
   void no_stranger_any_more(Connection& connection);
   void pause_listening();
   void resume_listening();
   void on_timer();
   void look_at_clock();
+  void set_timer();
 
   // mesh_hello.cc
   void challenge(Connection& connection);
@@ -113,6 +119,8 @@ class Mesh : public Carrier {
   void on_challenge(Connection& connection);
   void on_hello(Connection& connection);
   void on_welcome(Connection& connection);
+  void broke_off(Connection& connection, int error);
+  void dial_again(Connection& connection, const std::string& reason);
 
   // mesh_send.cc
   void touch(Connection& connection);
@@ -124,12 +132,23 @@ class Mesh : public Carrier {
   void written(Connection& connection, std::size_t bytes);
 
   // mesh_credit.cc
+  static bool has_credit(const Connection& connection, const Transfer& transfer);
+  static bool is_expected(const Connection& connection, const Transfer& transfer);
+  static bool is_announced(const Connection& connection, std::uint64_t tag);
+  static bool may_go(const Connection& connection, const Transfer& transfer);
   static bool must_wait(const Connection& connection, const Transfer& transfer);
   void hold(Connection& connection, const TransferPtr& transfer);
-  bool release(Connection& connection, std::uint64_t tag);
+  void let_notices_go(Connection& connection, const Transfer& released);
+  void tell_held(Connection& connection, std::uint64_t tag);
+  bool release(Connection& connection, std::uint64_t tag, bool due);
+  void release_in_order(Connection& connection);
+  void let_go(Connection& connection, std::uint64_t tag);
   void answered(Connection& connection, const Transfer& transfer);
   void give_back(Connection* connection, std::size_t bytes);
   void on_credit(Connection& connection, std::size_t amount);
+  void on_held(Connection& connection);
+  void on_ask(Connection& connection);
+  void ask_for(const Transfer& transfer);
 
   // mesh_frames.cc
   bool read(Connection& connection);
@@ -144,6 +163,7 @@ class Mesh : public Carrier {
   void on_answer(Connection& connection, bool wanted);
   void on_expect(Connection& connection);
   TransferPtr wanted(std::uint64_t tag);
+  void expect(const TransferPtr& transfer);
 
   std::uint32_t rank_ = 0;
   int events_ = -1;
@@ -157,6 +177,7 @@ class Mesh : public Carrier {
   std::list<std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> unwritten_;
   std::vector<Connection*> strangers_;  // the oldest first
+  std::vector<Connection*> redials_;    // to be dialled again, the first first
   Time listen_again_ = 0;               // 0: it listens
   Time timer_at_ = 0;                   // 0: it is off
   bool some_broken_ = false;
@@ -166,6 +187,7 @@ class Mesh : public Carrier {
   std::vector<LostPeer> lost_;
   std::optional<Error> fault_;
   std::size_t sends_ = 0;
+  std::size_t holders_ = 0;  // peers that hold something back and have not announced it
   std::uint64_t next_id_ = 1;
 };
 

@@ -35,13 +35,8 @@ TransferPtr Mesh::recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask
   const auto arrived = arrived_.take(tag, mask);
   if (!arrived) {
     posted_.add(transfer);
-    if (!sure || bytes <= kSmall) return transfer;
-    Connection& there = connection_to(from);
-    if (there.broken) return transfer;
-    transfer->id = next_id_++;
-    there.hoped.emplace(transfer->id, transfer);
-    push(there, {.header = {.type = FrameType::expect, .tag = tag, .id = transfer->id, .bytes = bytes},
-                 .urgent = true});
+    if (sure && bytes > kSmall) expect(transfer);
+    if (holders_ > 0) ask_for(*transfer);
     return transfer;
   }
   transfer->tag = arrived->tag;
@@ -55,6 +50,19 @@ TransferPtr Mesh::recv(std::uint32_t from, std::uint64_t tag, std::uint64_t mask
   if (fits && bytes > 0) std::memcpy(data, arrived->data.data(), bytes);
   end(*transfer, fits ? Status::done : Status::wrong_length);
   return transfer;
+}
+
+// The sender need not ask whether the message is wanted.
+void Mesh::expect(const TransferPtr& transfer) {
+  Connection& there = connection_to(transfer->peer);
+  if (there.broken) return;
+  transfer->id = next_id_++;
+  there.hoped.emplace(transfer->id, transfer);
+  push(there, {.header = {.type = FrameType::expect,
+                          .tag = transfer->tag,
+                          .id = transfer->id,
+                          .bytes = transfer->expected},
+               .urgent = true});
 }
 
 // The receive that waits for such a message, if there is one; it waits no longer.
@@ -137,11 +145,9 @@ bool Mesh::read(Connection& connection) {
     if (result < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return moved > 0;
-      lose(connection, std::strerror(errno));
-      return true;
     }
-    if (result == 0) {
-      lose(connection, "it has closed the connection");
+    if (result <= 0) {
+      broke_off(connection, result < 0 ? errno : 0);
       return true;
     }
     const auto got = static_cast<std::size_t>(result);
@@ -226,6 +232,8 @@ void Mesh::on_header(Connection& connection) {
     case FrameType::want: return on_answer(connection, true);
     case FrameType::refuse: return on_answer(connection, false);
     case FrameType::credit: return on_credit(connection, header.tag);
+    case FrameType::held: return on_held(connection);
+    case FrameType::ask: return on_ask(connection);
     case FrameType::message:
       on_credit(connection, header.id);
       if (connection.broken) return;

@@ -1,13 +1,19 @@
 // How two meshes meet: each shows that it belongs to the group before anything else is said. docs/mesh.md.
+#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "net/mesh_connection.h"
+#include "net/waiting.h"
 
 namespace passing::net {
 namespace {
+
+// Whoever is not let in dials again after a pause, for so long in all.
+constexpr Duration kKnockAgain = 20 * kMillisecond;
+constexpr Duration kKnocking = 5 * kSecond;
 
 constexpr std::uint64_t version_and(std::uint32_t rank) {
   return std::uint64_t{FrameHeader::kVersion} << 32 | rank;
@@ -56,7 +62,7 @@ bool Mesh::write_greeting(Connection& connection) {
     const ssize_t sent = ::send(connection.descriptor, connection.greeting.data(), connection.greeting.size(),
                                 MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK) lose(connection, std::strerror(errno));
+    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK) broke_off(connection, errno);
     if (sent < 0) return false;
     connection.greeting.erase(0, static_cast<std::size_t>(sent));
   }
@@ -149,6 +155,35 @@ void Mesh::on_welcome(Connection& connection) {
     return lose(connection, "it does not belong to the group");
   connection.stage = Connection::Stage::open;
   touch(connection);
+}
+
+// Error 0: the peer has closed it. Before it is open that says little of the peer: it may have too many
+// strangers, or no descriptor left, and could not know who this was. If it is gone, it will not be reached.
+void Mesh::broke_off(Connection& connection, int error) {
+  const bool dialling =
+      connection.stage == Connection::Stage::challenge || connection.stage == Connection::Stage::welcome;
+  const char* reason = error == 0 ? "it has closed the connection" : std::strerror(error);
+  if (dialling && (error == 0 || error == ECONNRESET || error == EPIPE))
+    return dial_again(connection, reason);
+  lose(connection, reason);
+}
+
+void Mesh::dial_again(Connection& connection, const std::string& reason) {
+  const Time now = monotonic_now();
+  if (connection.sent_away_at == 0) connection.sent_away_at = now;
+  if (now - connection.sent_away_at >= kKnocking) {
+    return lose(connection,
+                fmt::format("it has not let this rank in for {} s: {}", kKnocking / kSecond, reason));
+  }
+  redials_.push_back(&connection);
+  connection.dial_at = now + kKnockAgain;
+  close_socket(connection);
+  connection.connecting = true;
+  connection.watching_output = false;
+  connection.greeting.clear();
+  connection.stashed = connection.header_bytes = 0;
+  connection.in_payload = false;
+  set_timer();
 }
 
 }  // namespace passing::net

@@ -46,8 +46,7 @@ TransferPtr Mesh::send(std::uint32_t to, std::uint64_t tag, const void* data, st
 void Mesh::dispatch(Connection& there, const TransferPtr& transfer) {
   const std::uint64_t tag = transfer->tag;
   const std::size_t bytes = transfer->bytes;
-  const bool small = bytes <= kSmall;
-  if (small && there.unclaimed + bytes + kRecord <= kCredit) {
+  if (has_credit(there, *transfer)) {
     there.unclaimed += bytes + kRecord;
     return push(there, {.header = {.type = FrameType::message,
                                    .tag = tag,
@@ -57,14 +56,14 @@ void Mesh::dispatch(Connection& there, const TransferPtr& transfer) {
                         .bytes = bytes,
                         .transfer = transfer});
   }
-  if (const auto found = there.expectations.find(tag);
-      found != there.expectations.end() && found->second.front().bytes == bytes) {
+  if (is_expected(there, *transfer)) {
+    const auto found = there.expectations.find(tag);
     const std::uint64_t id = found->second.front().id;
     found->second.pop_front();
     if (found->second.empty()) there.expectations.erase(found);
     return send_data(there, FrameType::deliver, id, transfer);
   }
-  if (small) ++there.beyond[tag];
+  if (bytes <= kSmall) ++there.beyond[tag];
   const std::uint64_t id = next_id_++;
   there.announced.emplace(std::pair(tag, id), transfer);
   push(there, {.header = {.type = FrameType::announce, .tag = tag, .id = id, .bytes = bytes}});
@@ -78,11 +77,13 @@ void Mesh::send_notice(std::uint32_t to, std::uint64_t tag, std::string data, bo
   auto transfer = std::make_shared<Transfer>();  // counted, so that one can wait for it
   transfer->sending = true;
   ++sends_;
-  push(there, {.header = {.type = FrameType::notice, .tag = tag, .bytes = bytes},
-               .bytes = bytes,
-               .transfer = transfer,
-               .urgent = urgent,
-               .own = std::move(data)});
+  Frame frame{.header = {.type = FrameType::notice, .tag = tag, .bytes = bytes},
+              .bytes = bytes,
+              .transfer = transfer,
+              .urgent = urgent,
+              .own = std::move(data)};
+  if (urgent || there.held.empty()) return push(there, std::move(frame));
+  there.notices.push_back({std::move(frame), std::exchange(there.held_behind, 0)});
 }
 
 void Mesh::push(Connection& connection, Frame frame) {
@@ -153,6 +154,10 @@ std::size_t Mesh::gather(const Connection& connection, std::span<iovec> parts) {
       part(queue[i].data != nullptr ? queue[i].data : queue[i].own.data(), queue[i].bytes);
     }
   };
+  if (connection.must_end_frame()) {
+    frames(connection.out, 0, 1);
+    return count;
+  }
   const std::size_t first = connection.bulk_is_next() ? 1 : 0;
   frames(connection.bulk, 0, first);
   frames(connection.out, 0, connection.out.size());
@@ -164,8 +169,9 @@ void Mesh::write(Connection& connection) {
   if (!write_greeting(connection)) return watch(connection);
   std::size_t moved = 0;
   while (connection.stage == Connection::Stage::open && connection.has_frames() && moved < kTurnBytes) {
-    connection.bulk_has_turn = connection.written == 0 && connection.passed >= kSlice &&
-                               connection.bulk_may_go() && !connection.urgent_is_next();
+    connection.bulk_is_due = connection.passed >= kSlice && connection.bulk_may_go();
+    connection.bulk_has_turn =
+        connection.bulk_is_due && connection.written == 0 && !connection.urgent_is_next();
     std::array<iovec, 2 * kFramesAtOnce> parts;
     msghdr message{};
     message.msg_iov = parts.data();

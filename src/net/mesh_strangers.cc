@@ -54,12 +54,7 @@ void Mesh::accept_some() {
   for (int i = 0; i < kAcceptsAtOnce; ++i) {
     const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (descriptor >= 0) {
-      Connection& made = add(descriptor);
-      made.stranger_until = monotonic_now() + kStrangerTime;
-      strangers_.push_back(&made);
-      challenge(made);
-      if (strangers_.size() > kMostStrangers + outgoing_.size())
-        refuse(*strangers_.front(), &Refused::too_many);
+      if (!take_in(descriptor)) return pause_listening();
       continue;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return;
@@ -72,13 +67,35 @@ void Mesh::accept_some() {
     if (!is_readable(listener_)) return;
     ++refused_.waiting;
     if (strangers_.empty()) return pause_listening();
-    refuse(*strangers_.front(), &Refused::too_many);
+    send_away(*strangers_.front(), &Refused::too_many);
   }
+}
+
+// False: the system will not tell what it says, which may pass. A peer comes again.
+bool Mesh::take_in(int descriptor) {
+  Connection& made = add(descriptor);
+  if (!listen_to(made)) {
+    ++refused_.waiting;
+    hang_up(made);
+    return false;
+  }
+  made.stranger_until = monotonic_now() + kStrangerTime;
+  strangers_.push_back(&made);
+  challenge(made);
+  if (strangers_.size() > kMostStrangers + outgoing_.size())
+    send_away(*strangers_.front(), &Refused::too_many);
+  return true;
 }
 
 void Mesh::refuse(Connection& stranger, std::uint64_t Refused::*reason) {
   ++(refused_.*reason);
   hang_up(stranger);
+}
+
+// Unless it is a peer whose words have come, but were not read: this process may have been busy.
+void Mesh::send_away(Connection& stranger, std::uint64_t Refused::*reason) {
+  read(stranger);
+  if (stranger.stranger_until != 0) refuse(stranger, reason);
 }
 
 void Mesh::no_stranger_any_more(Connection& connection) {
@@ -94,7 +111,8 @@ void Mesh::pause_listening() {
 void Mesh::resume_listening() {
   listen_again_ = 0;
   epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
-  epoll_ctl(events_, EPOLL_CTL_ADD, listener_, &event);
+  if (epoll_ctl(events_, EPOLL_CTL_ADD, listener_, &event) != 0)
+    listen_again_ = monotonic_now() + kListeningPause;
 }
 
 // The timer is one of the mesh's own events, so that who owns the mesh need not know of it.
@@ -104,14 +122,25 @@ void Mesh::on_timer() {
 }
 
 void Mesh::look_at_clock() {
-  if (strangers_.empty() && listen_again_ == 0 && timer_at_ == 0) return;
+  if (strangers_.empty() && redials_.empty() && listen_again_ == 0 && timer_at_ == 0) return;
   const Time now = monotonic_now();
   while (!strangers_.empty() && strangers_.front()->stranger_until <= now)
-    refuse(*strangers_.front(), &Refused::late);
+    send_away(*strangers_.front(), &Refused::late);
+  while (!redials_.empty() && redials_.front()->dial_at <= now) {
+    Connection& next = *redials_.front();
+    redials_.erase(redials_.begin());
+    next.dial_at = 0;
+    connect(next);
+  }
   if (listen_again_ != 0 && listen_again_ <= now) resume_listening();
+  set_timer();
+}
+
+void Mesh::set_timer() {
   Time next = listen_again_;
-  if (!strangers_.empty() && (next == 0 || strangers_.front()->stranger_until < next))
-    next = strangers_.front()->stranger_until;
+  const auto sooner = [&next](Time other) { next = next == 0 ? other : std::min(next, other); };
+  if (!strangers_.empty()) sooner(strangers_.front()->stranger_until);
+  if (!redials_.empty()) sooner(redials_.front()->dial_at);
   if (next == std::exchange(timer_at_, next)) return;
   const itimerspec when{.it_interval = {}, .it_value = {next / kSecond, next % kSecond}};
   timerfd_settime(timer_, TFD_TIMER_ABSTIME, &when, nullptr);

@@ -28,7 +28,7 @@ struct Transfer {
   void* data = nullptr;
   std::size_t expected = 0;  // what a received message must have,
   std::size_t received = 0;  // and what of a large one has come
-  std::uint64_t id = 0;      // by which the sender knows that it is waited for
+  std::uint64_t id = 0;      // by which the sender knows that it is waited for; held: the notice behind it
   bool exact = false;        // the tag that came is the one that was asked for
   bool promised = false;     // the message has been announced, and will come by the id
 };

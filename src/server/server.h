@@ -60,22 +60,34 @@ class ParameterServer {
   explicit ParameterServer(Options options) : options_(std::move(options)) {}
   Expected<void> listen();
   void run();
-  int until_next_stranger() const;
-  void accept_all();
+  int until_next_look() const;
+  void accept_some();
+  bool somebody_waits() const;
+  std::size_t strangers() const;
+  std::size_t most_strangers() const;
+  bool make_room();
+  void look_at_clock();
   void read(Desk& desk);
+  void on_message(Desk& desk, const std::string& message);
   void on_enrolment(Desk& desk, net::Enrolment rank);
   std::optional<std::string> why_not(const net::Enrolment& rank) const;
+  bool knows_token(const net::Enrolment& rank) const;
   void complete(std::uint64_t id, Group& group);
   void on_late(std::uint64_t id, const Group& group);
   void dissolve(std::uint64_t id, const net::Answer& why);
   void close(Desk& desk, const std::string& why, ErrorCode code = ErrorCode::peer_lost);
+  void turn_away(Desk& desk, std::uint64_t net::Refused::*reason);
+  void count(std::uint64_t net::Refused::*reason);
+  void log_strangers() const;
   void say(Desk& desk, const net::Answer& answer);
 
   const Options options_;
   net::SocketAddress address_;
   int listener_ = -1;
   int wake_ = -1;
-  std::list<Desk> desks_;
+  std::list<Desk> desks_;  // the oldest first
+  Time listen_again_ = 0;  // 0: it listens
+  net::Refused refused_;   // connections without a rank
   std::map<std::uint64_t, Group> groups_;
   std::string holder_;                                           // the job that they are parts of
   std::deque<std::pair<std::uint64_t, net::Answer>> dissolved_;  // groups that will not be, the last ones

@@ -68,6 +68,33 @@ TEST_P(Faults, APeerThatGoesIsLost) {
   EXPECT_EQ(ranks[0]->sends_pending(), 0U);
 }
 
+// The loss of one rank makes another go: what that has said before still comes before its loss.
+TEST_P(Faults, LastWordsComeBeforeTheLoss) {
+  make(3);
+  int value = 1;
+  ranks[2]->send(0, 4, &value, sizeof value);
+  ASSERT_TRUE(eventually([&] { return ranks[0]->take(4, kAll).has_value(); }));
+  const std::vector<char> large(1'000'000);
+  ranks[0]->send(1, 1, large.data(), large.size())->on_end = [&] {
+    ranks[2]->send(0, 5, &value, sizeof value);
+    ranks[2]->flush();
+    ranks[2].reset();
+  };
+  ASSERT_TRUE(eventually([&] { return ranks[1]->connected(0); }));
+  calm();
+  ranks[1].reset();
+  std::vector<std::uint32_t> lost;
+  ASSERT_TRUE(eventually([&] {
+    for (const LostPeer& each : ranks[0]->take_lost()) {
+      lost.push_back(each.rank);
+      if (each.rank != 2) continue;
+      EXPECT_TRUE(ranks[0]->take(5, kAll));
+    }
+    return lost.size() == 2;
+  }));
+  EXPECT_EQ(lost, (std::vector<std::uint32_t>{1, 2}));
+}
+
 // Of both ranks, since a carrier may have the one connect and the other call.
 TEST_P(Faults, SomeoneWhoHasGoneBeforeIsLost) {
   for (const std::uint32_t gone : {0U, 1U}) {

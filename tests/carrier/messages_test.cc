@@ -211,6 +211,34 @@ TEST_P(Messages, NoticesKeepTheirPlace) {
   EXPECT_EQ(std::find(order.begin(), order.end(), 2U) - order.begin(), 500);
 }
 
+// Also where there are more than the receiver keeps: whoever takes the notice for the end of all gives up on
+// what has not come by then.
+TEST_P(Messages, NoticesDoNotPassWhatIsHeldBack) {
+  make(2);
+  constexpr std::size_t kMany = 20'000;
+  const std::vector<char> rest = pattern(1000, 1);
+  for (std::size_t i = 0; i < kMany; ++i) ranks[0]->send(1, 1, rest.data(), rest.size());
+  ranks[0]->send_notice(1, 2, "good", false);
+  ranks[0]->send_notice(1, 2, "bye", false);
+  std::vector<char> room(rest.size());
+  std::vector<TransferPtr> all;
+  const auto receive = [&](std::size_t count) {
+    for (; count > 0 && all.size() < kMany; --count)
+      all.push_back(ranks[1]->recv(0, 1, kAll, room.data(), room.size()));
+  };
+  std::string heard;
+  ASSERT_TRUE(eventually([&] {
+    if (const auto message = ranks[1]->take(2, kAll)) heard += message->data;
+    receive(100);
+    return heard == "goodbye";
+  }));
+  receive(kMany);
+  for (const auto& each : all) ranks[1]->cancel(each);
+  ASSERT_TRUE(eventually([&] { return all_ended(all); }));
+  for (std::size_t i = 0; i < kMany; ++i) ASSERT_EQ(all[i]->status, Status::done) << i;
+  ASSERT_TRUE(eventually([&] { return ranks[0]->sends_pending() == 0; }));
+}
+
 // They pass what waits to be sent, and keep their order among each other.
 TEST_P(Messages, UrgentOnesGoFirst) {
   make(2);

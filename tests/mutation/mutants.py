@@ -294,6 +294,40 @@ MUTANTS = [
     ("domains-may-differ", "src/communicator/introductions.cc",
      "if (other->local_domain != own.local_domain)", "if (false)",
      ("communicator", "BadRacks.DomainsDiffer")),
+    # The mesh.
+    ("who-is-not-let-in-gives-up", "src/net/mesh_hello.cc",
+     "  if (now - connection.sent_away_at >= kKnocking) {", "  if (now >= connection.sent_away_at) {",
+     ("unit", "Strangers.ACrowdDelaysAFirstConnection")),
+    ("knocks-for-ever", "src/net/mesh_hello.cc",
+     "  if (now - connection.sent_away_at >= kKnocking) {", "  if (now < connection.sent_away_at) {",
+     ("unit", "Strangers.AreNotDialledForEver")),
+    ("a-slice-waits-for-a-write-that-ends-a-frame", "src/net/mesh_connection.h",
+     "return bulk_is_due && written > 0 && !bulk_has_begun;", "return false;",
+     ("unit", "With/Crowded.SmallMessagesLeaveRoomForALargeOne/SmallBuffers")),
+    ("notices-pass-what-is-held-back", "src/net/mesh_send.cc",
+     "  if (urgent || there.held.empty()) return push", "  if (true) return push",
+     ("carrier_tests", "Over/Messages.NoticesDoNotPassWhatIsHeldBack/tcp")),
+    ("servers-are-unknown-until-all-have-begun", "src/communicator/founding.cc",
+     "  auto own_way = made ? introduce_servers((*made)->servers()) : tl::unexpected(made.error());\n"
+     "  // Only some ranks of a host have a way out of it.\n"
+     "  if (door_) own_way = agree(2, \"to join the switch or its servers\", own_way);\n",
+     "  auto own_way = made ? Expected<void>() : tl::unexpected(made.error());\n"
+     "  if (door_) own_way = agree(2, \"to join the switch or its servers\", own_way);\n"
+     "  if (own_way) own_way = introduce_servers((*made)->servers());\n",
+     ("communicator", "Founding.*")),
+    ("announces-without-end", "src/net/mesh_credit.cc",
+     "  if (connection.announced.size() >= kMostAnnounced) return false;\n", "",
+     ("unit", "Credit.ManyTagsForNobody")),
+    ("nobody-asks-for-what-is-held", "src/net/mesh_credit.cc",
+     "  if (some && posted_.fits(header.tag))", "  if (false)",
+     ("unit", "Credit.WhatIsHeldComesWhenAReceiveWaits")),
+    ("later-receives-do-not-ask", "src/net/mesh_frames.cc",
+     "    if (holders_ > 0) ask_for(*transfer);\n", "", ("unit", "Credit.ManyTagsForNobody")),
+    ("an-answer-lets-nothing-go-beyond-the-limit", "src/net/mesh_credit.cc",
+     "  }\n  let_go(connection, transfer.tag);\n", "  }\n", ("unit", "Credit.WhatIsHeldComesWhenAReceiveWaits")),
+    ("strangers-are-late-unheard", "src/net/mesh_strangers.cc",
+     "  read(stranger);\n", "", ("unit", "Strangers.AreHeardBeforeTheyAreLate")),
+
     # Predictions.
     ("uplinks-of-one-switch-carry-one", "src/simulate/loads.cc",
      "wire * (tree ? 1 : of_host * layout.most())", "wire * (tree ? 1 : 1)",

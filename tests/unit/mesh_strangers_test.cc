@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "unit/meshes.h"
 
@@ -147,6 +148,96 @@ TEST_F(Strangers, TenThousand) {
   }
   EXPECT_EQ(counts.garbage + counts.other_group + counts.too_many + counts.left, 10'000U);
   EXPECT_FALSE(meshes[0]->has_lost() || meshes[1]->has_lost());
+}
+
+// A rank that is taken for one stranger too many dials again: nobody is lost, whichever of the two connects.
+TEST_F(Strangers, ACrowdDelaysAFirstConnection) {
+  for (const std::uint32_t to : {0U, 1U}) {
+    meshes.clear();
+    make(2);
+    int value = 5;
+    int got = 0;
+    const auto in = meshes[to]->recv(1 - to, 1, kAll, &got, sizeof got);
+    const auto out = meshes[1 - to]->send(to, 1, &value, sizeof value);
+    meshes[1 - to]->progress();
+    for (std::uint64_t i = 0; i < 2 * kMost; ++i) come("", to);
+    // It has accepted all of them before the other one comes to say who it is.
+    for (int i = 0; i < 5; ++i) meshes[to]->progress();
+    EXPECT_EQ(meshes[to]->refused().too_many, kMost + 1);
+    ASSERT_TRUE(eventually([&] { return in->ended() || meshes[1 - to]->has_lost(); }));
+    EXPECT_EQ(in->status, Status::done);
+    EXPECT_EQ(got, 5);
+    EXPECT_FALSE(meshes[0]->has_lost() || meshes[1]->has_lost());
+    all_go();
+  }
+}
+
+// In each burst of a crowd another rank comes for the first time, and first of all.
+TEST_F(Strangers, TenThousandWhileRanksConnect) {
+  constexpr std::uint32_t kLast = 50;
+  make(kLast + 1);
+  std::vector<int> got(kLast);
+  int value = 7;
+  for (std::uint32_t rank = 0; rank < kLast; ++rank) {
+    const auto in = meshes[kLast]->recv(rank, 1, kAll, &got[rank], sizeof(int));
+    meshes[rank]->send(kLast, 1, &value, sizeof value);
+    meshes[rank]->progress();
+    for (int i = 0; i < 200; ++i) come(i % 2 == 0 ? "" : blind(rank, 8), kLast);
+    for (int i = 0; i < 4; ++i) meshes[kLast]->progress();
+    ASSERT_TRUE(eventually([&] { return in->ended() || meshes[rank]->has_lost(); })) << rank;
+    ASSERT_EQ(in->status, Status::done) << rank;
+    all_go();
+  }
+  EXPECT_EQ(got, std::vector<int>(kLast, 7));
+  EXPECT_GT(meshes[kLast]->refused().too_many, 0U);
+  for (const auto& each : meshes) EXPECT_FALSE(each->has_lost());
+}
+
+// More of them have said who they are, while this rank was busy, than it reads in one turn.
+TEST_F(Strangers, AreHeardBeforeTheyAreLate) {
+  constexpr std::uint32_t kLast = 80;
+  make(kLast + 1);
+  std::vector<TransferPtr> all;
+  for (std::uint32_t rank = 0; rank < kLast; ++rank) all.push_back(meshes[rank]->send(kLast, 1, nullptr, 0));
+  for (int i = 0; i < 3; ++i) {
+    for (std::uint32_t rank = 0; rank < kLast; ++rank) meshes[rank]->progress();
+    if (i == 1) {
+      for (int turns = 0; turns < 3; ++turns) meshes[kLast]->progress();
+    }
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(5100));
+  ASSERT_TRUE(eventually(
+      [&] { return std::all_of(all.begin(), all.end(), [](const auto& each) { return each->ended(); }); }));
+  EXPECT_EQ(meshes[kLast]->refused().late, 0U);
+  for (const auto& each : all) EXPECT_EQ(each->status, Status::done);
+}
+
+// Whoever is never let in says so in the end.
+TEST_F(Strangers, AreNotDialledForEver) {
+  make(2);
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  sockets.push_back(listener);
+  SocketAddress there = *parse_address("127.0.0.1:0");
+  ASSERT_EQ(::bind(listener, there.get(), there.length), 0);
+  ASSERT_EQ(::listen(listener, 4), 0);
+  getsockname(listener, there.get(), &there.length);
+  meshes[0]->introduce({meshes[0]->socket_address(), there}, 7);
+  const auto out = meshes[0]->send(1, 1, nullptr, 0);
+  meshes[0]->flush();
+  const auto began = std::chrono::steady_clock::now();
+  // Only what wakes it moves it.
+  while (!meshes[0]->has_lost()) {
+    ASSERT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(8000));
+    pollfd sources[] = {{meshes[0]->descriptor(), POLLIN, 0}, {listener, POLLIN, 0}};
+    ASSERT_GE(::poll(sources, 2, 10'000), 1);
+    if (sources[1].revents != 0) ::close(::accept(listener, nullptr, nullptr));
+    if (sources[0].revents != 0) meshes[0]->progress();
+  }
+  EXPECT_GT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(4900));
+  EXPECT_EQ(out->status, Status::failed);
+  const auto lost = meshes[0]->take_lost();
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_NE(lost[0].reason.find("has not let this rank in for 5 s"), std::string::npos) << lost[0].reason;
 }
 
 #ifndef __SANITIZE_ADDRESS__  // the undefined-behaviour sanitizer needs descriptors for its own checks

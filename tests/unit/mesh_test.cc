@@ -37,6 +37,18 @@ TEST_F(Meshes, ConnectFromBothSides) {
   }
 }
 
+// Of this process.
+std::vector<int> open_connections() {
+  std::vector<int> found;
+  for (int each = 0; each < 1024; ++each) {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    if (getsockopt(each, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && info.tcpi_state == TCP_ESTABLISHED)
+      found.push_back(each);
+  }
+  return found;
+}
+
 // Both ends of every connection find a machine that has vanished, also while data is under way.
 TEST_F(Meshes, EveryConnectionHasATimeout) {
   make(3);
@@ -48,14 +60,10 @@ TEST_F(Meshes, EveryConnectionHasATimeout) {
   meshes[2]->send(0, 2, &value, sizeof value);
   ASSERT_TRUE(eventually([&] { return up->ended() && down->ended(); }));
   int connections = 0;
-  for (int each = 0; each < 1024; ++each) {
-    tcp_info info{};
-    socklen_t length = sizeof info;
-    if (getsockopt(each, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 || info.tcpi_state != TCP_ESTABLISHED)
-      continue;
+  for (const int each : open_connections()) {
     ++connections;
     int milliseconds = 0;
-    length = sizeof milliseconds;
+    socklen_t length = sizeof milliseconds;
     ASSERT_EQ(getsockopt(each, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &length), 0);
     EXPECT_EQ(milliseconds, 8000);
   }
@@ -129,8 +137,19 @@ TEST_F(Meshes, ASmallMessagePassesALargeOne) {
 }
 
 // Small ones that never end do not hold up a large one for ever: as much of it goes as of them.
-TEST_F(Meshes, SmallMessagesLeaveRoomForALargeOne) {
+class Crowded : public Meshes, public testing::WithParamInterface<bool> {
+ protected:
+  void use_small_buffers() {
+    meshes[0]->send_urgent(1, 9, "");
+    ASSERT_TRUE(eventually([&] { return meshes[1]->take(9, kAll).has_value(); }));
+    const int bytes = 64 << 10;
+    for (const int each : open_connections()) setsockopt(each, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+  }
+};
+
+TEST_P(Crowded, SmallMessagesLeaveRoomForALargeOne) {
   make(2);
+  if (GetParam()) use_small_buffers();
   constexpr std::size_t kBytes = 8 << 20;
   constexpr std::size_t kPiece = 16 << 10;
   const std::vector<char> large(kBytes, 'l');
@@ -156,6 +175,10 @@ TEST_F(Meshes, SmallMessagesLeaveRoomForALargeOne) {
   EXPECT_LT(sent, 4 * kBytes) << "the large one has waited for the small ones";
   ASSERT_TRUE(eventually([&] { return std::all_of(small.begin(), small.end(), ended); }));
 }
+
+// With small buffers of the system every write ends within a small message.
+INSTANTIATE_TEST_SUITE_P(With, Crowded, testing::Bool(),
+                         [](const auto& each) { return each.param ? "SmallBuffers" : "UsualBuffers"; });
 
 // Members that have lost their senses. Each in the name of another: only a lower rank may say hello.
 TEST_F(Meshes, WrongFramesEndAConnection) {
