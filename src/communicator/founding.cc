@@ -178,6 +178,7 @@ Expected<void> Founding::join_hosts() {
   const auto& here = setup_->hosts.here();
   if (here.size() == 1) return {};
   std::vector<std::string> names;
+  names.reserve(here.size());
   for (const std::uint32_t rank : here) names.push_back(group_->names[rank]);
   auto joined = inhost::Host::join(*door_, {.ranks = here,
                                             .rank = config.rank,

@@ -38,9 +38,10 @@ Judge::Judge(Group group)
 
 std::string Judge::names_of(const Ranks& ranks) const {
   std::string text;
-  for (std::size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i)
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) {
     text += (i == 0 ? "" : ", ") +
             (ranks[i] < group_.names.size() ? group_.names[ranks[i]] : fmt::format("peer {}", ranks[i]));
+  }
   if (ranks.size() > kMostNamed) text += fmt::format(" and {} more", ranks.size() - kMostNamed);
   return text;
 }

@@ -8,9 +8,10 @@ void Posted::add(const TransferPtr& transfer) {
   auto table = std::find_if(tables_.begin(), tables_.end(),
                             [&](const Table& each) { return each.mask == transfer->mask; });
   // One that nobody uses now may serve another mask.
-  if (table == tables_.end())
+  if (table == tables_.end()) {
     table =
         std::find_if(tables_.begin(), tables_.end(), [](const Table& each) { return each.queues.empty(); });
+  }
   if (table == tables_.end()) table = tables_.insert(table, Table{});
   table->mask = transfer->mask;
   // Made before its queue is: one without an entry must not stay behind if there is no memory.

@@ -389,7 +389,8 @@ void MemoryCarrier::handle(Post post) {
     if (const TransferPtr transfer = posted_.take(post.tag)) {
       match(transfer, post);
     } else {
-      arrived_.add(post.tag, std::move(post));
+      const std::uint64_t tag = post.tag;
+      arrived_.add(tag, std::move(post));
     }
   }
 }

@@ -54,7 +54,8 @@ struct Mesh::Frame {
   std::uint64_t bond = 0;  // which frame of `out` binds the receive of this slice; 0: it is bound
 };
 
-struct Mesh::Connection {
+// In the order of what belongs together.
+struct Mesh::Connection {  // NOLINT(clang-analyzer-optin.performance.Padding)
   int descriptor = -1;
   std::uint32_t peer = UINT32_MAX;  // unknown until hello
   Time stranger_until = 0;          // by when it must have said who it is; 0: it is no stranger
