@@ -60,7 +60,7 @@ TEST(Carrier, InMemoryIsForOneProcess) {
   }
 }
 
-// What a rank has sent before it leaves comes, however much it is and however late it is asked for.
+// What a rank has sent before it leaves, and the receiver keeps, comes however late it is asked for.
 TEST(Carrier, LeavingOvertakesNothing) {
   for (const char* carrier : {"tcp", "memory"}) {
     for (int round = 0; round < 20; ++round) {
