@@ -85,6 +85,7 @@ void Witness::hear_control() {
     fail({fault->code, fmt::format("{}: {}", group_.own_name(), fault->message), {group_.own_id()}});
   for (const net::LostPeer& lost : control.take_lost())
     judge_.lost(net::monotonic_now(), lost.rank, lost.reason, judge::Judge::Link::control);
+  note_gone();
   heed();
 }
 
@@ -119,11 +120,26 @@ void Witness::hear_data() {
     const auto message = ControlMessage::decode(came->data);
     const std::uint32_t from = strategy::tags::source(came->tag);
     if (!message || from >= group_.config.size || message->type != ControlMessage::Type::leave) continue;
-    group_.left[from] = true;
-    if (questions_.on_left) questions_.on_left(from);
+    left(from);
   }
   note_lost();
+  note_gone();
   heed();
+}
+
+void Witness::left(std::uint32_t rank) {
+  group_.left[rank] = true;
+  if (questions_.on_left) questions_.on_left(rank);
+}
+
+// The word that a rank leaves waits behind all that it has sent, and goes with it if nobody takes that. But
+// its record says the same.
+void Witness::note_gone() {
+  std::erase_if(gone_, [this](std::uint32_t rank) {
+    if (!group_.left[rank] && !judge_.has_left(rank)) return false;
+    if (!group_.left[rank]) left(rank);
+    return true;
+  });
 }
 
 void Witness::note_lost() {
@@ -136,6 +152,7 @@ void Witness::note_lost() {
               false);
     } else if (!group_.left[lost.rank]) {
       judge_.lost(net::monotonic_now(), lost.rank, lost.reason, judge::Judge::Link::data);
+      gone_.push_back(lost.rank);
     }
   }
 }

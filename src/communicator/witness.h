@@ -85,12 +85,15 @@ class Witness {
  private:
   void on_control(std::uint32_t from, const ControlMessage& message);
   void compare_calls();
+  void left(std::uint32_t rank);
+  void note_gone();
   std::string describe(std::uint64_t number) const;
 
   Group& group_;
   Questions questions_;
   CallLedger ledger_;
   judge::Judge judge_;
+  std::vector<std::uint32_t> gone_;  // ranks whose connection for data broke, and that may have left in order
   std::optional<Error> failure_;
   std::array<std::uint64_t, Group::kFoundingSteps + 1> ready_{};  // by step, the rounds that were heard of
 };

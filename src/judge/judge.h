@@ -98,6 +98,8 @@ class Judge {
   const std::optional<Decision>& decision() const { return decision_; }
   /// Something is wrong, or may be.
   bool is_troubled() const { return best_ || inquiry_ || !suspicions_.empty(); }
+  /// In order: it has said so.
+  bool has_left(std::uint32_t rank) const { return board_.of(rank).left; }
   /// There will be a decision soon.
   bool has_proposal() const { return best_.has_value(); }
   /// After a decision: every neighbour that can be reached knows.

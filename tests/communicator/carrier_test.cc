@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 
 #include "communicator/messages.h"
 #include "communicator/world.h"
@@ -59,7 +60,7 @@ TEST(Carrier, InMemoryIsForOneProcess) {
   }
 }
 
-// What a rank has sent before it leaves comes, however much it is and however late it is asked for.
+// What a rank has sent before it leaves, and the receiver keeps, comes however late it is asked for.
 TEST(Carrier, LeavingOvertakesNothing) {
   for (const char* carrier : {"tcp", "memory"}) {
     for (int round = 0; round < 20; ++round) {
@@ -82,6 +83,25 @@ TEST(Carrier, LeavingOvertakesNothing) {
       }
       EXPECT_EQ(in, out);
     }
+  }
+}
+
+// It leaves behind more than the receiver keeps, and nobody takes it: what waits for something else must not
+// wait for ever.
+TEST(Carrier, LeavingEndsWhatWillNotCome) {
+  for (const char* carrier : {"tcp", "memory"}) {
+    World world("ring", 2, [&](Config& config) { config.carrier = carrier; });
+    const std::vector<char> data(1000);
+    std::uint32_t room = 0;
+    const auto never = world.at(1).recv(&room, sizeof room, 0, 2);
+    for (int i = 0; i < 10'000; ++i) static_cast<void>(world.at(0).send(data.data(), data.size(), 1, 1));
+    world.drop(0);
+    const auto began = std::chrono::steady_clock::now();
+    const auto ended = never.wait();
+    ASSERT_FALSE(ended);
+    EXPECT_EQ(ended.error().code, ErrorCode::peer_lost) << ended.error().message;
+    EXPECT_NE(ended.error().message.find("has left"), std::string::npos) << ended.error().message;
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(3));
   }
 }
 

@@ -289,9 +289,8 @@ TEST(Desk, ARankThatIsTurnedAwayComesAgain) {
   ASSERT_EQ(::listen(listener, 4), 0);
   getsockname(listener, there.get(), &there.length);
   std::optional<Expected<net::Enrolled>> enrolled;
-  std::thread rank([&] {
-    enrolled.emplace(net::Enrolled::enrol({net::to_string(there)}, rank_of_two(0), 20 * kSecond));
-  });
+  std::thread rank(
+      [&] { enrolled.emplace(net::Enrolled::enrol({net::to_string(there)}, rank_of_two(0), 20 * kSecond)); });
   ::close(::accept(listener, nullptr, nullptr));
   const int second = ::accept(listener, nullptr, nullptr);
   const auto answer = [&](const net::Answer& words) {
