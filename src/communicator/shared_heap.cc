@@ -35,14 +35,18 @@ Expected<void*> SharedHeap::allocate(std::size_t bytes) {
 
 Expected<void> SharedHeap::free(void* data) {
   if (data == nullptr) return {};
-  const auto where = reinterpret_cast<std::uintptr_t>(data);  // it is no pointer any more then
+  const std::string where = fmt::format("{}", fmt::ptr(data));  // while it is a pointer
   const MutexLock lock(mutex_);
-  if (host_ ? host_->free(data) : ordinary_.erase(data) > 0) return {};
-  return fail(
-      ErrorCode::invalid_argument,
-      fmt::format("the buffer at {:#x} cannot be freed: this communicator did not allocate it, or has "
-                  "freed it already",
-                  where));
+  if (host_) {
+    if (host_->free(data)) return {};
+  } else if (const auto found = ordinary_.find(data); found != ordinary_.end()) {
+    ordinary_.erase(found);
+    return {};
+  }
+  return fail(ErrorCode::invalid_argument,
+              fmt::format("the buffer at {} cannot be freed: this communicator did not allocate it, or has "
+                          "freed it already",
+                          where));
 }
 
 }  // namespace passing

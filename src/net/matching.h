@@ -50,23 +50,24 @@ template <class Item>
 class Arrivals {
  public:
   Arrivals() { tables_.push_back({}); }
-  ~Arrivals() { clear(); }
   Arrivals(const Arrivals&) = delete;
   Arrivals& operator=(const Arrivals&) = delete;
 
-  std::size_t size() const { return size_; }
+  std::size_t size() const { return nodes_.size(); }
   void add(std::uint64_t tag, Item item) {
     // What needs memory comes first: a node is in all tables, or in none.
-    std::unique_ptr<Node> node(new Node{tag, std::move(item), {}});
+    std::list<Node> made;
+    made.push_back({tag, std::move(item), {}, {}});
     for (Table& each : tables_) each.queues.try_emplace(tag & each.mask);
-    for (std::size_t t = 0; t < tables_.size(); ++t) append(t, *node);
-    static_cast<void>(node.release());
-    ++size_;
+    Node& node = made.front();
+    node.self = made.begin();
+    nodes_.splice(nodes_.end(), made);
+    for (std::size_t t = 0; t < tables_.size(); ++t) append(t, node);
   }
   /// The first that fits, and of which `good` says so.
   template <class Good>
   std::optional<Item> take(std::uint64_t tag, std::uint64_t mask, const Good& good) {
-    if (size_ == 0) return std::nullopt;
+    if (nodes_.empty()) return std::nullopt;
     const std::size_t t = table_of(mask);
     const auto queue = tables_[t].queues.find(tag & tables_[t].mask);
     if (queue == tables_[t].queues.end()) return std::nullopt;
@@ -102,6 +103,7 @@ class Arrivals {
     std::uint64_t tag;
     Item item;
     std::array<Link, kTables> links;
+    typename std::list<Node>::iterator self;
   };
   struct Queue {
     Node* first = nullptr;
@@ -113,7 +115,7 @@ class Arrivals {
   };
 
   // The first table's mask is 0: it has one queue, of everything.
-  Node* first() const { return size_ == 0 ? nullptr : tables_[0].queues.begin()->second.first; }
+  Node* first() const { return nodes_.empty() ? nullptr : tables_[0].queues.begin()->second.first; }
 
   std::size_t table_of(std::uint64_t mask) {
     for (std::size_t t = 0; t < tables_.size(); ++t) {
@@ -148,13 +150,12 @@ class Arrivals {
       if (before == nullptr && after == nullptr) tables_[t].queues.erase(queue);
     }
     Item item = std::move(node->item);
-    delete node;
-    --size_;
+    nodes_.erase(node->self);
     return item;
   }
 
+  std::list<Node> nodes_;
   std::vector<Table> tables_;
-  std::size_t size_ = 0;
 };
 
 }  // namespace passing::net

@@ -140,9 +140,9 @@ void Mesh::on_held(Connection& connection) {
   if (some && !connection.holds) ++holders_;
   if (!some && connection.holds) --holders_;
   connection.holds = some;
-  if (some && posted_.fits(header.tag))
-    push(connection,
-         {.header = {.type = FrameType::ask, .tag = header.tag, .id = ~std::uint64_t{0}}, .urgent = true});
+  if (!some || !posted_.fits(header.tag)) return;
+  push(connection,
+       {.header = {.type = FrameType::ask, .tag = header.tag, .id = ~std::uint64_t{0}}, .urgent = true});
 }
 
 // Of all that hold something back, since it may be this.

@@ -245,9 +245,10 @@ void ParameterServer::on_message(Desk& desk, const std::string& message) {
 
 // Why a rank cannot be served, if so.
 std::optional<std::string> ParameterServer::why_not(const net::Enrolment& rank) const {
-  if (rank.version != PASSING_VERSION_STRING)
+  if (rank.version != PASSING_VERSION_STRING) {
     return fmt::format("it is version {}, {} is {}", PASSING_VERSION_STRING, rank.name,
                        printable(rank.version));
+  }
   if (!knows_token(rank)) return "the token is another one: give servers and ranks the same (PASSING_TOKEN)";
   if (rank.size < 2 || rank.size > 65535 - options_.of || rank.rank >= rank.size)
     return fmt::format("rank {} of {} cannot be", rank.rank, rank.size);
