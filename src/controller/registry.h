@@ -10,7 +10,7 @@
 
 #include "base/mutex.h"
 #include "base/time.h"
-#include "dataplane/dataplane.h"
+#include "controller/dataplane.h"
 
 namespace passing::controller {
 

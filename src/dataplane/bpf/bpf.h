@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "dataplane/dataplane.h"
+#include "controller/dataplane.h"
 
 namespace passing::dataplane {
 

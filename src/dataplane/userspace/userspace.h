@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "dataplane/dataplane.h"
+#include "controller/dataplane.h"
 #include "net/udp.h"
 
 namespace passing::dataplane {
