@@ -9,7 +9,11 @@ import tempfile
 import unittest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-LINT = [".clang-format", ".clang-tidy", "tools/lint", "tools/lint-fast", "tools/readable.py", "tools/sources"]
+LINT = [".clang-format", ".clang-tidy", "tools/house", "tools/house_parts", "tools/known.py", "tools/lint", "tools/lint-fast",
+        "tools/readable.py", "tools/sources"]
+# A house with one room.
+PLAN = 'everywhere = []\neffects = []\n[[room]]\npath = "src"\nwhat = "all"\n'
+PAGE = "<!-- the plan: tools/house --write -->\n<!-- end of the plan -->\n"
 HEADER = "#pragma once\ninline int half(int x) { return x / 2; }\n"
 CALLER = '#include "half.h"\nint quarter(int x) { return half(half(x)); }\n'
 ALONE = "int same(int x) { return x; }\n"
@@ -24,13 +28,19 @@ class Lint(unittest.TestCase):
         self.root = pathlib.Path(directory.name).resolve()
         for name in LINT:
             (self.root / name).parent.mkdir(exist_ok=True)
-            shutil.copy(SOURCE / name, self.root / name)
+            copy = shutil.copytree if (SOURCE / name).is_dir() else shutil.copy
+            copy(SOURCE / name, self.root / name)
         self.write(".gitignore", "/build/\n")
+        self.write("docs/rooms.toml", PLAN)
+        self.write("docs/architecture.md", PAGE)
+        self.write("Makefile", "lint:\n\ttools/lint tools/lint-fast tools/sources tools/house\n")
+        self.write("CMakeLists.txt", "add_library(all src/caller.cc src/alone.cc)\n")
         self.write("src/half.h", HEADER)
         self.write("src/caller.cc", CALLER)
         self.write("src/alone.cc", ALONE)
         self.compile("src/caller.cc", "src/alone.cc")
         self.git("init", "-q")
+        subprocess.run([self.root / "tools" / "house", "--write"], cwd=self.root, check=True)
         self.commit()
 
     def write(self, name, text):

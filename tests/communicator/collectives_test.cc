@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <numeric>
@@ -56,108 +57,154 @@ TEST_P(Collectives, EveryTypeAndReduction) {
   EXPECT_EQ(cases, (4 * 5 + 8 * 8 + 7) * 4 * 2);
 }
 
+/// One rank that calls every collective, of `count` elements of a type.
+class Caller {
+ public:
+  Caller(Communicator& comm, DataType type, std::size_t count)
+      : comm_(comm),
+        me_(comm.rank()),
+        ranks_(comm.size()),
+        type_(type),
+        width_(size_of(type)),
+        count_(count) {}
+
+  void call_all() {
+    gather_everywhere();
+    for (const std::uint32_t root : {0U, ranks_ - 1}) with_root(root);
+    scatter_sums();
+    swap();
+    gather_unequal();
+    swap_unequal();
+  }
+
+  int cases = 0;
+
+ private:
+  static constexpr auto kSum = Reduction::sum;
+  using Bytes = std::vector<std::byte>;
+
+  void right(const Operation& op) {
+    const auto ended = op.wait();
+    ASSERT_TRUE(ended) << ended.error().message;
+    ++cases;
+  }
+  // What everyone gives to an all_gather.
+  Bytes given(std::uint32_t rank) const { return inputs(type_, kSum, rank, count_, rank * count_); }
+  Bytes all_given() const {
+    Bytes all;
+    for (std::uint32_t r = 0; r < ranks_; ++r) append(all, given(r));
+    return all;
+  }
+  static void append(Bytes& all, const Bytes& part) { all.insert(all.end(), part.begin(), part.end()); }
+  Bytes sums(std::size_t first) const {
+    Bytes expected(count_ * width_);
+    for (std::size_t i = 0; i < count_; ++i)
+      store_reduction(type_, kSum, ranks_, expected.data(), i, first + i);
+    return expected;
+  }
+
+  void gather_everywhere() {
+    const Bytes mine = given(me_);
+    Bytes all(mine.size() * ranks_);
+    right(comm_.all_gather(mine.data(), all.data(), count_, type_));
+    ASSERT_EQ(all, all_given());
+    std::fill(all.begin(), all.end(), std::byte{0});
+    if (count_ > 0) std::memcpy(all.data() + me_ * mine.size(), mine.data(), mine.size());
+    right(comm_.all_gather(all.data() + me_ * mine.size(), all.data(), count_, type_));  // in its place
+    ASSERT_EQ(all, all_given());
+  }
+
+  void with_root(std::uint32_t root) {
+    const bool here = root == me_;
+    const Bytes mine = given(me_);
+    const Bytes all = all_given();
+    Bytes gathered(here ? all.size() : 0);
+    right(comm_.gather(mine.data(), gathered.data(), count_, type_, root));
+    if (here) {
+      ASSERT_EQ(gathered, all);
+    }
+    Bytes piece(mine.size());
+    right(comm_.scatter(here ? all.data() : nullptr, piece.data(), count_, type_, root));
+    ASSERT_EQ(piece, mine);
+
+    const Bytes whole = inputs(type_, kSum, me_, count_);
+    Bytes result(here ? whole.size() : 0);
+    right(comm_.reduce(whole.data(), result.data(), count_, type_, kSum, root));
+    Bytes same = whole;
+    right(comm_.reduce(same.data(), same.data(), count_, type_, kSum, root));
+    if (here) {
+      ASSERT_EQ(result, sums(0));
+      ASSERT_EQ(same, sums(0));
+    }
+  }
+
+  void scatter_sums() {
+    const Bytes parts = inputs(type_, kSum, me_, count_ * ranks_);
+    Bytes own(count_ * width_);
+    right(comm_.reduce_scatter(parts.data(), own.data(), count_, type_));
+    ASSERT_EQ(own, sums(me_ * count_));
+  }
+
+  // Rank r sends to j what it has from j * count on.
+  void swap() {
+    const Bytes parts = inputs(type_, kSum, me_, count_ * ranks_);
+    Bytes swapped(parts.size());
+    Bytes expected;
+    for (std::uint32_t r = 0; r < ranks_; ++r) append(expected, inputs(type_, kSum, r, count_, me_ * count_));
+    right(comm_.all_to_all(parts.data(), swapped.data(), count_, type_));
+    ASSERT_EQ(swapped, expected);
+  }
+
+  // Rank r gives r * count + 1 elements, or the like.
+  void gather_unequal() {
+    std::vector<std::size_t> counts(ranks_);
+    for (std::uint32_t r = 0; r < ranks_; ++r) counts[r] = (r % 3) * count_ + (r == 1 ? 0 : 1);
+    Bytes expected;
+    for (std::uint32_t r = 0; r < ranks_; ++r) append(expected, inputs(type_, kSum, r, counts[r]));
+    const Bytes own = inputs(type_, kSum, me_, counts[me_]);
+    Bytes all(expected.size());
+    right(comm_.all_gatherv(own.data(), all.data(), counts, type_));
+    ASSERT_EQ(all, expected);
+  }
+
+  // Rank r gives (r + 2 j) % 3 * count to rank j.
+  void swap_unequal() {
+    std::vector<std::size_t> outgoing(ranks_);
+    std::vector<std::size_t> incoming(ranks_);
+    Bytes expected;
+    for (std::uint32_t r = 0; r < ranks_; ++r) {
+      outgoing[r] = (me_ + 2 * r) % 3 * count_;
+      incoming[r] = (r + 2 * me_) % 3 * count_;
+      std::size_t before = 0;
+      for (std::uint32_t j = 0; j < me_; ++j) before += (r + 2 * j) % 3 * count_;
+      append(expected, inputs(type_, kSum, r, incoming[r], before));
+    }
+    const Bytes out =
+        inputs(type_, kSum, me_, std::accumulate(outgoing.begin(), outgoing.end(), std::size_t{0}));
+    Bytes in(expected.size());
+    right(comm_.all_to_allv(out.data(), outgoing, in.data(), incoming, type_));
+    ASSERT_EQ(in, expected);
+  }
+
+  Communicator& comm_;
+  std::uint32_t me_;
+  std::uint32_t ranks_;
+  DataType type_;
+  std::size_t width_;
+  std::size_t count_;
+};
+
 TEST_P(Collectives, OfEveryKind) {
   const auto& [strategy, size] = GetParam();
   World world(strategy, size);
   std::atomic<int> cases = 0;
-  world.run([&, ranks = size](Communicator& comm) {
-    const std::uint32_t me = comm.rank();
-    const auto right = [&](const Operation& op) {
-      const auto ended = op.wait();
-      ASSERT_TRUE(ended) << ended.error().message;
-      if (me == 0) ++cases;
-    };
+  world.run([&](Communicator& comm) {
     for (const DataType type : {DataType::float32, DataType::int64, DataType::uint8, DataType::bfloat16}) {
-      const std::size_t width = size_of(type);
-      const auto sum = Reduction::sum;
       for (const std::size_t count : {0, 1, 7, 3000, 50'021}) {
-        const auto mine = inputs(type, sum, me, count, me * count);
-        std::vector<std::byte> all(count * width * ranks);
-        std::vector<std::byte> expected_all;
-        for (std::uint32_t r = 0; r < ranks; ++r) {
-          const auto part = inputs(type, sum, r, count, r * count);
-          expected_all.insert(expected_all.end(), part.begin(), part.end());
-        }
-        right(comm.all_gather(mine.data(), all.data(), count, type));
-        ASSERT_EQ(all, expected_all);
-        std::fill(all.begin(), all.end(), std::byte{0});
-        if (count > 0) std::memcpy(all.data() + me * count * width, mine.data(), mine.size());
-        right(comm.all_gather(all.data() + me * count * width, all.data(), count, type));  // in its place
-        ASSERT_EQ(all, expected_all);
-
-        for (const std::uint32_t root : {0U, ranks - 1}) {
-          const bool here = root == me;
-          std::vector<std::byte> gathered(here ? all.size() : 0);
-          right(comm.gather(mine.data(), gathered.data(), count, type, root));
-          if (here) {
-            ASSERT_EQ(gathered, expected_all);
-          }
-          std::vector<std::byte> piece(mine.size());
-          right(comm.scatter(here ? expected_all.data() : nullptr, piece.data(), count, type, root));
-          ASSERT_EQ(piece, mine);
-
-          const auto whole = inputs(type, sum, me, count);
-          std::vector<std::byte> expected(count * width);
-          for (std::size_t i = 0; i < count; ++i) store_reduction(type, sum, ranks, expected.data(), i, i);
-          std::vector<std::byte> result(here ? expected.size() : 0);
-          right(comm.reduce(whole.data(), result.data(), count, type, sum, root));
-          if (here) {
-            ASSERT_EQ(result, expected);
-          }
-          auto same = whole;
-          right(comm.reduce(same.data(), same.data(), count, type, sum, root));
-          if (here) {
-            ASSERT_EQ(same, expected);
-          }
-        }
-
-        const auto parts = inputs(type, sum, me, count * ranks);
-        std::vector<std::byte> own(count * width);
-        std::vector<std::byte> expected(count * width);
-        for (std::size_t i = 0; i < count; ++i)
-          store_reduction(type, sum, ranks, expected.data(), i, me * count + i);
-        right(comm.reduce_scatter(parts.data(), own.data(), count, type));
-        ASSERT_EQ(own, expected);
-
-        // Rank r sends to j what it has from j * count on.
-        std::vector<std::byte> swapped(parts.size());
-        std::vector<std::byte> expected_swap;
-        for (std::uint32_t r = 0; r < ranks; ++r) {
-          const auto part = inputs(type, sum, r, count, me * count);
-          expected_swap.insert(expected_swap.end(), part.begin(), part.end());
-        }
-        right(comm.all_to_all(parts.data(), swapped.data(), count, type));
-        ASSERT_EQ(swapped, expected_swap);
-
-        // The v-forms: rank r gives r * count + 1 elements, and (r + j) % 3 * count to rank j.
-        std::vector<std::size_t> counts(ranks);
-        for (std::uint32_t r = 0; r < ranks; ++r) counts[r] = (r % 3) * count + (r == 1 ? 0 : 1);
-        std::vector<std::byte> expected_v;
-        for (std::uint32_t r = 0; r < ranks; ++r) {
-          const auto part = inputs(type, sum, r, counts[r]);
-          expected_v.insert(expected_v.end(), part.begin(), part.end());
-        }
-        const auto given = inputs(type, sum, me, counts[me]);
-        std::vector<std::byte> all_v(expected_v.size());
-        right(comm.all_gatherv(given.data(), all_v.data(), counts, type));
-        ASSERT_EQ(all_v, expected_v);
-
-        std::vector<std::size_t> outgoing(ranks);
-        std::vector<std::size_t> incoming(ranks);
-        std::vector<std::byte> expected_in;
-        for (std::uint32_t r = 0; r < ranks; ++r) {
-          outgoing[r] = (me + 2 * r) % 3 * count;
-          incoming[r] = (r + 2 * me) % 3 * count;
-          std::size_t before = 0;
-          for (std::uint32_t j = 0; j < me; ++j) before += (r + 2 * j) % 3 * count;
-          const auto part = inputs(type, sum, r, incoming[r], before);
-          expected_in.insert(expected_in.end(), part.begin(), part.end());
-        }
-        const auto out_v =
-            inputs(type, sum, me, std::accumulate(outgoing.begin(), outgoing.end(), std::size_t{0}));
-        std::vector<std::byte> in_v(expected_in.size());
-        right(comm.all_to_allv(out_v.data(), outgoing, in_v.data(), incoming, type));
-        ASSERT_EQ(in_v, expected_in);
+        Caller caller(comm, type, count);
+        caller.call_all();
+        if (testing::Test::HasFatalFailure()) return;
+        if (comm.rank() == 0) cases += caller.cases;
       }
     }
   });

@@ -4,12 +4,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <random>
 #include <thread>
 
-#include "communicator/values.h"
 #include "communicator/world.h"
-#include "seed.h"
 
 namespace passing::test {
 namespace {
@@ -254,108 +251,6 @@ TEST(Create, StrategiesDiffer) {
     EXPECT_EQ(made.error().code, ErrorCode::disagreement) << made.error().message;
     EXPECT_NE(made.error().message.find("strategy"), std::string::npos);
   });
-}
-
-// Random sequences from several threads on several communicators; seeds are printed.
-TEST_P(Faults, RandomSequences) {
-  const unsigned seed = random_seed();
-  constexpr std::uint32_t kRanks = 4;
-  World first(GetParam(), kRanks);
-  World second("ring", kRanks);
-  std::atomic<int> operations = 0;
-  parallel(kRanks, [&](std::uint32_t rank) {
-    const auto play = [&, rank](World& world, unsigned which) {
-      // The same on all ranks, but for the pauses.
-      std::mt19937 script(seed + which);
-      std::mt19937 own(seed + 100 * which + rank);
-      Communicator& comm = world.at(rank);
-      struct Pending {
-        Operation op;
-        std::vector<std::byte> data;
-        DataType type;
-        bool average;
-      };
-      std::vector<Pending> pending;
-      const auto finish = [&] {
-        for (Pending& each : pending) {
-          const auto ended = each.op.wait();
-          ASSERT_TRUE(ended) << ended.error().message;
-          const std::size_t count = each.data.size() / size_of(each.type);
-          ASSERT_EQ(first_wrong(each.type, each.data.data(), count, kRanks, each.average), count);
-          ++operations;
-        }
-        pending.clear();
-      };
-      for (int i = 0; i < 60; ++i) {
-        const auto kind = static_cast<unsigned>(script() % 12);
-        const std::size_t count = script() % 4 == 0 ? script() % 200'000 : script() % 500;
-        const auto type = static_cast<DataType>(1 + script() % 4);
-        const bool average = script() % 2 == 0;
-        const std::uint32_t root = script() % kRanks;
-        if (own() % 10 == 0) std::this_thread::sleep_for(milliseconds(own() % 3));
-        if (kind == 0) {
-          ASSERT_TRUE(comm.barrier().wait());
-        } else if (kind == 1) {
-          std::vector<std::int32_t> data(count, rank == root ? 42 : 0);
-          ASSERT_TRUE(comm.broadcast(data.data(), count, DataType::int32, root).wait());
-          ASSERT_EQ(data, std::vector<std::int32_t>(count, 42));
-        } else if (kind <= 6) {
-          // What rank r has for rank j is 10 r + j, in each of `count` places.
-          const auto part = [count](std::uint32_t r, std::uint32_t j) {
-            return std::vector<std::int32_t>(count, static_cast<std::int32_t>(10 * r + j));
-          };
-          const auto joined = [&](const auto& each) {
-            std::vector<std::int32_t> all;
-            for (std::uint32_t r = 0; r < kRanks; ++r) {
-              const auto one = each(r);
-              all.insert(all.end(), one.begin(), one.end());
-            }
-            return all;
-          };
-          const auto mine = joined([&](std::uint32_t j) { return part(rank, j); });
-          const auto theirs = joined([&](std::uint32_t r) { return part(r, rank); });
-          const auto own_parts = joined([&](std::uint32_t r) { return part(r, r); });
-          const auto i32 = DataType::int32;
-          std::vector<std::int32_t> all(kRanks * count);
-          std::vector<std::int32_t> one(count);
-          if (kind == 2) {
-            ASSERT_TRUE(comm.all_to_all(mine.data(), all.data(), count, i32).wait());
-            ASSERT_EQ(all, theirs);
-          } else if (kind == 3) {
-            ASSERT_TRUE(comm.all_gather(part(rank, rank).data(), all.data(), count, i32).wait());
-            ASSERT_EQ(all, own_parts);
-          } else if (kind == 4) {
-            ASSERT_TRUE(comm.reduce_scatter(mine.data(), one.data(), count, i32).wait());
-            ASSERT_EQ(one,
-                      std::vector<std::int32_t>(
-                          count, static_cast<std::int32_t>(10 * kRanks * (kRanks - 1) / 2 + kRanks * rank)));
-          } else if (kind == 5) {
-            ASSERT_TRUE(comm.gather(part(rank, rank).data(), all.data(), count, i32, root).wait());
-            if (rank == root) {
-              ASSERT_EQ(all, own_parts);
-            }
-          } else {
-            ASSERT_TRUE(comm.scatter(own_parts.data(), one.data(), count, i32, root).wait());
-            ASSERT_EQ(one, part(rank, rank));
-          }
-          ++operations;
-        } else {
-          pending.push_back(
-              {Operation(nullptr), std::vector<std::byte>(count * size_of(type)), type, average});
-          Pending& last = pending.back();
-          fill(type, last.data.data(), count, rank);
-          last.op = comm.all_reduce(last.data.data(), last.data.data(), count, type,
-                                    average ? Reduction::average : Reduction::sum);
-        }
-        if (pending.size() > 6) finish();
-      }
-      finish();
-    };
-    std::thread other([&] { play(second, 2); });
-    play(first, 1);
-    other.join();
-  });
-  EXPECT_GT(operations, 100);
 }
 
 TEST_P(Faults, Split) {

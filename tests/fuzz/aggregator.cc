@@ -33,6 +33,26 @@ Address address_of(std::uint32_t job, std::uint16_t member) {
   return address;
 }
 
+// Most fit; some have the key, the epoch or the tag of another.
+wire::Header header_from(fuzz::Input& input, std::uint8_t choice, std::uint16_t member, std::uint32_t epoch) {
+  constexpr wire::Type kTypes[] = {wire::Type::contribution, wire::Type::contribution,
+                                   wire::Type::contribution, wire::Type::abort, wire::Type::status_request};
+  wire::Header header{.type = kTypes[(choice >> 1) % 5],
+                      .job = choice & 1U,
+                      .key = choice == 249 ? 6U : 5U,
+                      .epoch = epoch - (choice == 248 ? 1 : 0),
+                      .sequence = input.byte() % 16U,
+                      .tag = choice == 247 ? 2U : 1U,
+                      .word = 0,
+                      .count = 1,
+                      .member = member,
+                      .lane = 0,
+                      .flags = 0};
+  if (header.type == wire::Type::abort) header.count = 0;
+  if (header.type == wire::Type::status_request) header.count = PASSING_REPORT_WORDS;
+  return header;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -64,21 +84,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       install(job);
       continue;
     }
-    constexpr wire::Type kTypes[] = {wire::Type::contribution, wire::Type::contribution,
-                                     wire::Type::contribution, wire::Type::abort, wire::Type::status_request};
-    wire::Header header{.type = kTypes[(choice >> 1) % 5],
-                        .job = job,
-                        .key = choice == 249 ? 6U : 5U,
-                        .epoch = epochs[job] - (choice == 248 ? 1 : 0),
-                        .sequence = input.byte() % 16U,
-                        .tag = choice == 247 ? 2U : 1U,
-                        .word = 0,
-                        .count = 1,
-                        .member = member,
-                        .lane = 0,
-                        .flags = 0};
-    if (header.type == wire::Type::abort) header.count = 0;
-    if (header.type == wire::Type::status_request) header.count = PASSING_REPORT_WORDS;
+    const wire::Header header = header_from(input, choice, member, epochs[job]);
     const std::int32_t value = input.byte() + 1;
     std::vector<std::byte> packet(wire::packet_bytes(header.count));
     wire::write_header(header, packet.data());

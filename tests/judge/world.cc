@@ -290,76 +290,80 @@ void World::schedule_fault() {
     const bool at_once = scenario_.fault == Fault::partition || scenario_.fault == Fault::healing ||
                          (scenario_.switch_at && rank == *scenario_.culprits.begin());
     const Time when = scenario_.at + (at_once ? 0 : random_.between(0, 100) * kMillisecond);
-    Rank& own = ranks_[rank];
-    switch (scenario_.fault) {
-      case Fault::kill:
-      case Fault::kill_host:
-      case Fault::kill_neighbours:
-        at(when, [this, rank, &own] {
-          if (own.decided_closed) return;
-          own.dead = true;
-          own.dead_at = now_;
-          close_connections(rank, true, "Connection reset by peer");
-          close_connections(rank, false, "Connection reset by peer");
-        });
-        break;
-      case Fault::stop: at(when, [&own] { own.stopped = true; }); break;
-      case Fault::pause:
-        at(when, [&own] { own.stopped = true; });
-        at(when + scenario_.lasts, [this, &own] {
-          own.stopped = false;
-          for (auto& each : std::exchange(own.held, {})) each();
+    strike(rank, when);
+  }
+}
+
+void World::strike(std::uint32_t rank, Time when) {
+  Rank& own = ranks_[rank];
+  switch (scenario_.fault) {
+    case Fault::kill:
+    case Fault::kill_host:
+    case Fault::kill_neighbours:
+      at(when, [this, rank, &own] {
+        if (own.decided_closed) return;
+        own.dead = true;
+        own.dead_at = now_;
+        close_connections(rank, true, "Connection reset by peer");
+        close_connections(rank, false, "Connection reset by peer");
+      });
+      break;
+    case Fault::stop: at(when, [&own] { own.stopped = true; }); break;
+    case Fault::pause:
+      at(when, [&own] { own.stopped = true; });
+      at(when + scenario_.lasts, [this, &own] {
+        own.stopped = false;
+        for (auto& each : std::exchange(own.held, {})) each();
+        check_complete();
+      });
+      break;
+    case Fault::partition:
+    case Fault::healing:
+      at(when, [this] { parted_ = true; });
+      if (scenario_.fault == Fault::healing)
+        at(when + scenario_.lasts, [this] {
+          if (!std::exchange(parted_, false)) return;
+          for (auto& [connection, mail] : std::exchange(parted_mail_, {})) {
+            for (auto& each : mail) each();
+          }
           check_complete();
         });
-        break;
-      case Fault::partition:
-      case Fault::healing:
-        at(when, [this] { parted_ = true; });
-        if (scenario_.fault == Fault::healing)
-          at(when + scenario_.lasts, [this] {
-            if (!std::exchange(parted_, false)) return;
-            for (auto& [connection, mail] : std::exchange(parted_mail_, {})) {
-              for (auto& each : mail) each();
-            }
-            check_complete();
-          });
-        break;
-      case Fault::cancel:
-      case Fault::refused:
-        at(when, [this, rank, &own] {
-          if (own.ended == own.called || own.decision) return;
-          const bool cancel = scenario_.fault == Fault::cancel;
-          own.judge->problem(now_,
-                             {cancel ? ErrorCode::cancelled : ErrorCode::no_capacity,
-                              "by itself",
-                              {static_cast<std::uint16_t>(rank)}},
-                             true);
-          pump(rank);
-        });
-        break;
-      case Fault::leave:
-        at(when, [this, rank, &own] {
-          own.leaving = true;
-          if (own.ended == own.called) leave(rank);
-        });
-        break;
-      case Fault::broken_link:
-        at(when, [this, rank] {
-          const auto& both = scenario_.culprits;
-          const std::uint32_t other = *both.begin() == rank ? *both.rbegin() : *both.begin();
-          ranks_[rank].judge->lost(now_, other, "Connection timed out", Judge::Link::data);
-          pump(rank);
-        });
-        break;
-      case Fault::differ:
-        if (rank == *scenario_.culprits.begin()) at(when, [this] { see_difference(); });
-        break;
-      case Fault::none:
-      case Fault::switch_down:
-      case Fault::stuck:
-      case Fault::absent:
-      case Fault::late: break;
-    }
+      break;
+    case Fault::cancel:
+    case Fault::refused:
+      at(when, [this, rank, &own] {
+        if (own.ended == own.called || own.decision) return;
+        const bool cancel = scenario_.fault == Fault::cancel;
+        own.judge->problem(now_,
+                           {cancel ? ErrorCode::cancelled : ErrorCode::no_capacity,
+                            "by itself",
+                            {static_cast<std::uint16_t>(rank)}},
+                           true);
+        pump(rank);
+      });
+      break;
+    case Fault::leave:
+      at(when, [this, rank, &own] {
+        own.leaving = true;
+        if (own.ended == own.called) leave(rank);
+      });
+      break;
+    case Fault::broken_link:
+      at(when, [this, rank] {
+        const auto& both = scenario_.culprits;
+        const std::uint32_t other = *both.begin() == rank ? *both.rbegin() : *both.begin();
+        ranks_[rank].judge->lost(now_, other, "Connection timed out", Judge::Link::data);
+        pump(rank);
+      });
+      break;
+    case Fault::differ:
+      if (rank == *scenario_.culprits.begin()) at(when, [this] { see_difference(); });
+      break;
+    case Fault::none:
+    case Fault::switch_down:
+    case Fault::stuck:
+    case Fault::absent:
+    case Fault::late: break;
   }
 }
 

@@ -101,6 +101,7 @@ class World {
   void at(Time when, std::function<void()> what);
   void schedule_calls(std::uint32_t rank, std::uint64_t number);
   void schedule_fault();
+  void strike(std::uint32_t rank, Time when);
   void call(std::uint32_t rank);
   void set_turn(std::uint32_t rank);
   void check_complete();

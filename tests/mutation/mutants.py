@@ -3,7 +3,7 @@
 Old text must occur exactly once in the file. The test is an executable and a gtest filter.
 """
 
-SEEDS = ("simulation", "*EndExactlyAsTheyMust/*")
+SEEDS = ("rehearse", "*EndExactlyAsTheyMust/*")
 
 DIFFERENTIAL = ("bpf", "*NoPacketIsTreatedOtherwise*/tc_ipv4")
 

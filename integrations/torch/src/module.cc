@@ -1,4 +1,8 @@
 // What Python sees: passing.torch imports it.
+// clang-format off: first, so that the build proves that it compiles alone
+#include "base.h"
+// clang-format on
+
 #include <pybind11/chrono.h>
 #include <pybind11/pybind11.h>
 #include <torch/csrc/utils/pybind.h>
