@@ -16,7 +16,9 @@ help:
 	@echo "make test      dependencies, build, and every test"
 	@echo "make build     build only (PRESET=release|debug|asan|tsan)"
 	@echo "make deps      install what is needed from the distribution"
-	@echo "make bench     benchmarks (Google Benchmark); ARGS=... go to it"
+	@echo "make bench     all-reduces side by side with peers (passing bench, as root); ARGS=... go to it"
+	@echo "make microbench  parts of the code (Google Benchmark); ARGS=... go to it"
+	@echo "make compare OLD=BUILD_DIR  the library of another build against this one's, in turns"
 	@echo "make claims    measure what the documentation promises; ONLY=name,name for some"
 	@echo "make fuzz      fuzz for SECONDS=60 per target"
 	@echo "make sanitize  the tests under address, undefined and thread sanitizers"
@@ -61,8 +63,19 @@ demo: deps training
 	then $(BUILD)/passing train --hosts 4 --ranks 2 --rate 200mbit --batch 16 --json build/demo.json --report build/demo.html; \
 	else $(BUILD)/passing lab demo; fi
 
+# Until the next release it says where its former meaning went.
 bench: deps build
-	$(BUILD)/passing_bench $(ARGS)
+	@case "$(ARGS)" in *--benchmark_*) echo "make bench: Google Benchmark is make microbench now" >&2; exit 2;; esac
+	$(BUILD)/passing bench $(ARGS)
+
+.PHONY: microbench
+microbench: deps build
+	$(BUILD)/microbench $(ARGS)
+
+.PHONY: compare
+compare: deps build
+	@[ -n "$(OLD)" ] || { echo "make compare: OLD is missing: give the build directory of the other commit" >&2; exit 2; }
+	bench/claims/compare.py $(OLD) $(BUILD) $(ARGS)
 
 claims: deps build
 	$(if $(ONLY),,tools/ran claims) bench/claims/claims.py --build $(BUILD) $(if $(ONLY),--only $(ONLY))
