@@ -22,6 +22,7 @@ help:
 	@echo "make claims    measure what the documentation promises; ONLY=name,name for some"
 	@echo "make fuzz      fuzz for SECONDS=60 per target"
 	@echo "make sanitize  the tests under address, undefined and thread sanitizers"
+	@echo "make rehearse  protocol and judges from fresh seeds for SECONDS=60; 0: without end"
 	@echo "make soak      random jobs on one switch for SECONDS=60: nothing may leak"
 	@echo "make torch-suite  PyTorch's own tests in six worlds (make test runs two of them)"
 	@echo "make torch-restarts  50 restarts of killed ranks by torchrun"
@@ -81,6 +82,11 @@ claims: deps build
 	$(if $(ONLY),,tools/ran claims) bench/claims/claims.py --build $(BUILD) $(if $(ONLY),--only $(ONLY))
 
 SECONDS ?= 60
+.PHONY: rehearse
+rehearse: deps | build-dir configure
+	cmake --build --preset $(PRESET) -j $(JOBS) --target rehearse_fresh passing
+	$(BUILD)/rehearse_fresh $(SECONDS)
+
 fuzz: deps | build-dir
 	cmake --preset fuzz > build/fuzz.log && cmake --build --preset fuzz -j $(JOBS)
 	for target in packet aggregator endpoint; do \
