@@ -15,8 +15,8 @@
 
 namespace passing::net {
 
-using Blobs = std::vector<std::string>;
-using Outcome = Expected<Blobs>;
+using Gifts = std::vector<std::string>;
+using Outcome = Expected<Gifts>;
 
 // Any bytes, line ends and zeros among them.
 inline std::string random_bytes(std::size_t size, std::uint32_t seed) {
@@ -26,14 +26,14 @@ inline std::string random_bytes(std::size_t size, std::uint32_t seed) {
   return bytes;
 }
 
-inline Blobs some_blobs(std::uint32_t size, std::uint32_t seed = 0) {
-  Blobs blobs;
+inline Gifts some_blobs(std::uint32_t size, std::uint32_t seed = 0) {
+  Gifts blobs;
   for (std::uint32_t rank = 0; rank < size; ++rank) blobs.push_back(random_bytes(10 + rank, seed + rank));
   return blobs;
 }
 
 // All ranks at once, each in a thread.
-inline std::vector<Outcome> meet(const Blobs& blobs, const std::function<Exchange(std::uint32_t)>& exchange) {
+inline std::vector<Outcome> meet(const Gifts& blobs, const std::function<Exchange(std::uint32_t)>& exchange) {
   std::vector<Outcome> outcomes(blobs.size());
   std::vector<std::thread> ranks;
   for (std::uint32_t rank = 0; rank < blobs.size(); ++rank) {
@@ -43,7 +43,7 @@ inline std::vector<Outcome> meet(const Blobs& blobs, const std::function<Exchang
   return outcomes;
 }
 
-inline void expect_met(const std::vector<Outcome>& outcomes, const Blobs& blobs) {
+inline void expect_met(const std::vector<Outcome>& outcomes, const Gifts& blobs) {
   for (std::uint32_t rank = 0; rank < outcomes.size(); ++rank) {
     ASSERT_TRUE(outcomes[rank]) << outcomes[rank].error().message;
     EXPECT_TRUE(*outcomes[rank] == blobs) << "rank " << rank << " has other blobs";

@@ -10,6 +10,7 @@
 #include "controller/server.h"
 #include "dataplane/userspace/userspace.h"
 #include "net/controller_client.h"
+#include "net/hex.h"
 #include "unit/meeting.h"
 
 namespace passing::net {
@@ -43,7 +44,7 @@ Exchange through(const std::string& controller, std::uint32_t size, std::uint32_
 TEST(ControllerRendezvous, AllSizesUnderOneName) {
   Switch there;
   for (const std::uint32_t size : {1U, 2U, 5U, 64U, 3U, 100U}) {
-    const Blobs blobs = some_blobs(size);
+    const Gifts blobs = some_blobs(size);
     expect_met(meet(blobs, [&](std::uint32_t rank) { return through(there.address(), size, rank); }), blobs);
     EXPECT_TRUE(there.jobs().empty());
   }
@@ -51,7 +52,7 @@ TEST(ControllerRendezvous, AllSizesUnderOneName) {
 
 TEST(ControllerRendezvous, EmptyAndLargeBlobs) {
   Switch there;
-  const Blobs blobs = {"", random_bytes(1U << 20, 1), random_bytes(1U << 20, 2)};
+  const Gifts blobs = {"", random_bytes(1U << 20, 1), random_bytes(1U << 20, 2)};
   expect_met(meet(blobs, [&](std::uint32_t rank) { return through(there.address(), 3, rank); }), blobs);
 }
 
@@ -83,7 +84,7 @@ TEST(ControllerRendezvous, ManyMeetingsOneAfterAnother) {
   for (std::uint32_t rank = 0; rank < kSize; ++rank) {
     ranks.emplace_back([&, rank] {
       for (std::uint32_t i = 0; i < kMeetings; ++i) {
-        const Blobs blobs = some_blobs(kSize, 100 * i);
+        const Gifts blobs = some_blobs(kSize, 100 * i);
         const auto outcome = through(there.address(), kSize, rank)(blobs[rank]);
         if (outcome && *outcome == blobs) ++right;
       }
@@ -99,7 +100,7 @@ TEST(ControllerRendezvous, WaitsForASwitchThatStartsLate) {
     Switch probe;
     port = probe.server->port();
   }
-  const Blobs blobs = some_blobs(2);
+  const Gifts blobs = some_blobs(2);
   std::unique_ptr<Switch> there;
   std::thread later([&] {
     sleep_ms(500);
@@ -115,7 +116,7 @@ TEST(ControllerRendezvous, SurvivesASwitchThatRestarts) {
   auto there = std::make_unique<Switch>();
   const std::string address = there->address();
   const std::uint16_t port = there->server->port();
-  const Blobs blobs = some_blobs(2);
+  const Gifts blobs = some_blobs(2);
   std::thread restart([&] {
     sleep_ms(300);
     there.reset();
@@ -132,7 +133,7 @@ TEST(ControllerRendezvous, SurvivesASwitchThatRestarts) {
 
 TEST(ControllerRendezvous, TheLeaseLastsWhileRanksAreLate) {
   Switch there(kSecond);
-  const Blobs blobs = some_blobs(2);
+  const Gifts blobs = some_blobs(2);
   const auto outcomes = meet(blobs, [&](std::uint32_t rank) {
     sleep_ms(static_cast<int>(3000 * rank));
     return through(there.address(), 2, rank);
@@ -147,7 +148,7 @@ TEST(ControllerRendezvous, ADeadMembersBlobIsNotTaken) {
   const auto dead = client.join("job.rendezvous", kToken, 2, 1, 0, 0, {}, false);
   ASSERT_TRUE(dead);
   ASSERT_TRUE(client.give("job.rendezvous", dead->key, 1, "blob", to_hex("of the dead")));
-  const Blobs blobs = some_blobs(2);
+  const Gifts blobs = some_blobs(2);
   expect_met(meet(blobs, [&](std::uint32_t rank) { return through(there.address(), 2, rank); }), blobs);
 }
 
@@ -161,7 +162,7 @@ TEST(ControllerRendezvous, WaitsUntilTheNameIsFree) {
     sleep_ms(500);
     EXPECT_TRUE(client.leave("job.rendezvous", last->key, 0));
   });
-  const Blobs blobs = some_blobs(3);
+  const Gifts blobs = some_blobs(3);
   expect_met(meet(blobs, [&](std::uint32_t rank) { return through(there.address(), 3, rank); }), blobs);
   leaver.join();
 }
@@ -221,7 +222,7 @@ TEST(RendezvousJob, WhoLeavesWhileItFormsTakesTheBlobsAlong) {
   ASSERT_TRUE(registry.give("j", key, 0, "t", "zero"));
   ASSERT_TRUE(registry.leave("j", key, 0));
   ASSERT_TRUE(registry.give("j", key, 1, "t", "one"));
-  EXPECT_EQ(registry.take("j", key, "t")->all, (Blobs{"zero", "one"}));
+  EXPECT_EQ(registry.take("j", key, "t")->all, (Gifts{"zero", "one"}));
   ASSERT_TRUE(registry.leave("j", key, 1));
   EXPECT_FALSE(registry.take("j", key, "t"));
 
@@ -264,7 +265,7 @@ TEST(RendezvousJob, LeasesEndItToo) {
   const auto view = registry.look(start + 11 * kSecond, "j", key, 0);
   EXPECT_EQ(view->state, controller::MemberView::State::ended);
   EXPECT_EQ(view->reason, "rank 1 has not been heard of for 11.0 s");
-  EXPECT_EQ(view->addresses, (Blobs{"", ""}));
+  EXPECT_EQ(view->addresses, (Gifts{"", ""}));
   const auto rows = there.jobs();
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].state, "ending: rank 1 has not been heard of for 11.0 s");

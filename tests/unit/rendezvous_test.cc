@@ -34,7 +34,7 @@ class Directory : public testing::Test {
   Exchange exchange(std::uint32_t size, std::uint32_t rank, Duration timeout = 30 * kSecond) const {
     return directory_exchange({.job = "job", .rank = rank, .size = size, .timeout = timeout}, directory_);
   }
-  std::vector<Outcome> meet_all(const Blobs& blobs) const {
+  std::vector<Outcome> meet_all(const Gifts& blobs) const {
     return meet(blobs,
                 [&](std::uint32_t rank) { return exchange(static_cast<std::uint32_t>(blobs.size()), rank); });
   }
@@ -53,20 +53,20 @@ class Directory : public testing::Test {
 
 TEST_F(Directory, AllSizes) {
   for (const std::uint32_t size : {1U, 2U, 5U, 16U}) {
-    const Blobs blobs = some_blobs(size);
+    const Gifts blobs = some_blobs(size);
     expect_met(meet_all(blobs), blobs);
     EXPECT_EQ(files(), std::set<std::string>()) << "files are left";
   }
 }
 
 TEST_F(Directory, EmptyAndLargeBlobs) {
-  const Blobs blobs = {"", random_bytes(1U << 20, 1), "\n\n x \n", random_bytes(1U << 20, 2), ""};
+  const Gifts blobs = {"", random_bytes(1U << 20, 1), "\n\n x \n", random_bytes(1U << 20, 2), ""};
   expect_met(meet_all(blobs), blobs);
 }
 
 TEST_F(Directory, IsMadeIfMissing) {
   directory_ += "/some/where";
-  const Blobs blobs = some_blobs(2);
+  const Gifts blobs = some_blobs(2);
   expect_met(meet_all(blobs), blobs);
   EXPECT_TRUE(fs::is_directory(directory_));
 }
@@ -94,7 +94,7 @@ TEST_F(Directory, ManyMeetingsOneAfterAnother) {
   for (std::uint32_t rank = 0; rank < kSize; ++rank) {
     ranks.emplace_back([&, rank] {
       for (std::uint32_t i = 0; i < kMeetings; ++i) {
-        const Blobs blobs = some_blobs(kSize, 100 * i);
+        const Gifts blobs = some_blobs(kSize, 100 * i);
         const auto outcome = exchange(kSize, rank)(blobs[rank]);
         if (outcome && *outcome == blobs) ++right;
       }
@@ -115,7 +115,7 @@ TEST_F(Directory, WhatAnEarlierRunLeftDoesNoHarm) {
   write("job.1.ready", "");
   write("job.2.hello", "");
   write("job.2.done", random_bytes(1000, 3));
-  const Blobs blobs = some_blobs(3);
+  const Gifts blobs = some_blobs(3);
   const auto outcomes = meet(blobs, [&](std::uint32_t rank) {
     sleep_ms(static_cast<int>(100 * rank));  // time enough to believe in the old files
     return exchange(3, rank);
@@ -127,12 +127,12 @@ TEST_F(Directory, WhatAnEarlierRunLeftDoesNoHarm) {
 TEST_F(Directory, ARankThatRestartsBeforeAllAreThere) {
   const auto first = exchange(2, 1, 100 * kMillisecond)("of the first process");
   ASSERT_FALSE(first);
-  const Blobs blobs = some_blobs(2);
+  const Gifts blobs = some_blobs(2);
   expect_met(meet_all(blobs), blobs);
 }
 
 TEST_F(Directory, AFileThatVanishesIsWrittenAgain) {
-  const Blobs blobs = some_blobs(2);
+  const Gifts blobs = some_blobs(2);
   std::thread vandal([&] {
     sleep_ms(50);
     for (const char* kind : {"hello", "ready"}) fs::remove(directory_ + "/job.0." + kind);
