@@ -93,9 +93,10 @@ TEST(AnySourceFaults, LateEndsAlone) {
 TEST(AnySourceFaults, EndsWhenAllOthersHaveLeft) {
   World world("ring", 3);
   char byte = 0;
+  const char gift = 0;
   // Who has no connection with a rank does not tell it.
   for (const std::uint32_t other : {1, 2}) {
-    const Operation sent = world.at(other).send(&byte, 1, 0, 1);
+    const Operation sent = world.at(other).send(&gift, 1, 0, 1);
     ASSERT_TRUE(world.at(0).recv(&byte, 1, other, 1).wait());
     ASSERT_TRUE(sent.wait());
   }

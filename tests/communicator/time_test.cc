@@ -68,11 +68,11 @@ TEST_P(Turns, TheOneThatIsMissedFailsInTime) {
 // How long a megabyte takes from rank 0 to rank 1 after small messages that rank 0 has waited for: a quarter
 // of the times are below this. `waited`: rank 0 waits for the large one, too.
 milliseconds::rep microseconds_of_a_large_one(World& world, bool waited) {
-  std::vector<std::byte> from(1 << 20), to(1 << 20), word(8);
+  std::vector<std::byte> from(1 << 20), to(1 << 20), word(8), heard(8);
   std::vector<milliseconds::rep> times;
   for (int i = 0; i < 100; ++i) {
     for (int small = 0; small < 5; ++small) {
-      const Operation got = world.at(1).recv(word.data(), word.size(), 0, 1);
+      const Operation got = world.at(1).recv(heard.data(), heard.size(), 0, 1);
       EXPECT_TRUE(world.at(0).send(word.data(), word.size(), 1, 1).wait());
       EXPECT_TRUE(got.wait());
     }
