@@ -1,5 +1,5 @@
 // At least 10,000 seeded runs of real endpoints against the real aggregator: docs/protocol.md as a
-// whole. What each seed does is in src/rehearse/scenario.cc, what must come out in world.cc.
+// whole. What each seed does is in src/rehearse/scenario.cc, what must come out in world_checks.cc.
 #include <gtest/gtest.h>
 
 #include <map>

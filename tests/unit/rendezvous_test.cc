@@ -7,9 +7,6 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <memory>
-#include <random>
 #include <set>
 #include <thread>
 
